@@ -5,15 +5,16 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use poolhouse_smol::mux::cql::{
-    Consistency, ErrorCode, Limits, Opcode, Outgoing, Parameters, Request, Token, Value, Version, encode_envelope,
+    Consistency, Encoder, ErrorCode, Limits, Opcode, Outgoing, Parameters, Request, Token, Value, Version,
+    encode_envelope,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, ClusterOptions, ClusterQuery, MuxOptions, RequestError, RequestOptions, Session, SessionOptions,
-    Speculation,
+    ClusterEvent, ClusterOptions, ClusterQuery, CqlHost, MuxOptions, RequestError, RequestOptions, Session,
+    SessionOptions, Speculation,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription};
-use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
+use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, Rule, cell_of};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 
 /// The queries of the control connection.
@@ -138,6 +139,34 @@ fn set_peers(server: &CqlServer, rows: &[Peer]) -> usize {
     server.add(Rule::on(Opcode::Query, peers(rows)).text(PEERS))
 }
 
+/// Sets the row of `system.local` of a server: the name, the type and the value of some columns; the
+/// others are those of a usual node.
+fn set_local(server: &CqlServer, cells: &[(&str, u8, &[u8])]) -> usize {
+    let port = int(server.address().port().into());
+    let mut row: Vec<(&str, u8, &[u8])> = vec![
+        ("cluster_name", 13, b"poolhouse"),
+        ("rpc_address", 16, &[127, 0, 0, 1]),
+        ("rpc_port", 9, &port),
+        ("data_center", 13, b"datacenter1"),
+        ("rack", 13, b"rack1"),
+        ("partitioner", 13, b"org.apache.cassandra.dht.Murmur3Partitioner"),
+    ];
+    for cell in cells {
+        row.retain(|(name, ..)| *name != cell.0);
+        row.push(*cell);
+    }
+    let mut body = [int(2), int(1), int(row.len())].concat();
+    body.extend([string("system"), string("local")].concat());
+    for (name, kind, _) in &row {
+        body.extend([string(name), vec![0, *kind]].concat());
+    }
+    body.extend(int(1));
+    for (.., cell) in row {
+        body.extend(bytes(Some(cell)));
+    }
+    server.add(Rule::on(Opcode::Query, Act::Raw(message(0, Opcode::Result, &body))).text(LOCAL))
+}
+
 /// An event of a node.
 fn node_event(kind: &str, change: &str, node: SocketAddr) -> Vec<u8> {
     let IpAddr::V4(ip) = node.ip() else { panic!("an address of four bytes") };
@@ -227,6 +256,22 @@ fn nodes_of_other_data_centers_are_remote_or_ignored() {
 }
 
 #[test]
+fn cluster_with_another_partitioner_is_not_routed() {
+    let one = server();
+    set_local(&one, &[("partitioner", 13, b"RandomPartitioner")]);
+    run(async {
+        let (session, mut events) = session(options(&one));
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
+        eventually("the keyspaces are read", || queries(&one, "SELECT keyspace_name") == 1).await;
+        // Their answer was processed before that to the next query.
+        one.push(&node_event("TOPOLOGY_CHANGE", "NEW_NODE", one.address()));
+        eventually("the tables are read again", || queries(&one, PEERS) == 2).await;
+        assert_eq!(session.cluster().expect("it finds its hosts").routed_keyspaces, 0);
+        session.close().await;
+    });
+}
+
+#[test]
 fn lying_tables_cost_one_event() {
     let one = server();
     let own = Peer::new(one.address());
@@ -252,6 +297,7 @@ fn lying_tables_cost_one_event() {
         let (session, mut events) = session(options);
         let ignored = event(&mut events, |event| matches!(event, ClusterEvent::RowsIgnored { .. })).await;
         assert_eq!(ignored, ClusterEvent::RowsIgnored { count: u32::try_from(refused).expect("few") });
+        event(&mut events, |event| event == ClusterEvent::NoLocalNodes).await;
         eventually("the hosts are known", || session.hosts().len() == rows.len() - refused + 1).await;
         assert_eq!((queries(&one, PEERS), queries(&one, LOCAL)), (1, 1));
         session.close().await;
@@ -359,17 +405,7 @@ fn control_connection_moves_to_another_node_of_the_cluster() {
         event(&mut events, |event| event == ClusterEvent::NodeChanged { node: one.address() }).await;
         assert_eq!(session.hosts().len(), 2);
         // A server of another cluster on the same port is left.
-        let other = ["cluster_name", "rpc_address", "rpc_port", "data_center", "rack"];
-        let mut body = [int(2), int(1), int(5)].concat();
-        body.extend([string("system"), string("local")].concat());
-        for name in other {
-            body.extend([string(name), vec![0, 13]].concat());
-        }
-        body.extend(int(1));
-        for cell in [b"coffee", &[127, 0, 0, 1][..], &int(9042), b"datacenter1", b"rack1"] {
-            body.extend(bytes(Some(cell)));
-        }
-        two.add(Rule::on(Opcode::Query, Act::Raw(message(0, Opcode::Result, &body))).text(LOCAL));
+        set_local(&two, &[("cluster_name", 13, b"coffee")]);
         two.push(&node_event("TOPOLOGY_CHANGE", "NEW_NODE", one.address()));
         event(&mut events, |event| event == ClusterEvent::OtherCluster).await;
         one.resume().expect("it listens");
@@ -469,6 +505,61 @@ fn statement_that_is_forgotten_at_once_is_an_error() {
 }
 
 #[test]
+fn statement_is_executed_elsewhere_if_its_host_fails_while_it_prepares() {
+    let forgotten = || Act::Error(ErrorCode::UNPREPARED, "forgotten".to_owned());
+    for failing in [Opcode::Prepare, Opcode::Execute] {
+        let (one, two) = (server(), server());
+        run(async {
+            let hosts = [one.address().to_string(), two.address().to_string()];
+            let session = Session::new(SessionOptions::new(hosts).request_timeout(PATIENCE)).expect("valid options");
+            let statement = session.prepare("echo tea").await.expect("prepared");
+            let hosts: Vec<_> = session.hosts().iter().map(|host| host.id).collect();
+            let options = RequestOptions { hosts: Some(&hosts), idempotent: true, ..RequestOptions::default() };
+            let parameters = Parameters::new(Consistency::One);
+            let on_two = RequestOptions { hosts: hosts.get(1..), ..options };
+            session.execute(&statement, parameters, on_two).await.expect("both have it");
+            one.add(Rule::on(Opcode::Execute, forgotten()).times(1));
+            one.refuse().expect("no connection follows");
+            one.add(Rule::on(failing, Act::Close(Cut::Reset)));
+            let before = echoes(&two);
+            session.execute(&statement, parameters, options).await.expect("a reply");
+            assert_eq!(echoes(&two) - before, 1, "{failing:?}");
+            session.close().await;
+        });
+    }
+}
+
+#[test]
+fn statement_is_executed_again_with_the_columns_of_the_caller() {
+    let one = server();
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).version(Version::V5);
+        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+        let statement = session.prepare("echo tea").await.expect("prepared");
+        one.add(Rule::on(Opcode::Execute, Act::Error(ErrorCode::UNPREPARED, "forgotten".to_owned())).times(1));
+        // The table has other columns now: the same statement, no variables, no described columns.
+        let id = [&16_u16.to_be_bytes(), statement.id()].concat();
+        let body = [&int(4)[..], &id, &string("other columns"), &int(4), &int(0), &int(0), &int(4), &int(1)].concat();
+        let reply = |stream| {
+            let (mut envelope, mut segment) = (Vec::new(), Vec::new());
+            let outgoing = Outgoing::new(Version::V5, stream);
+            encode_envelope(&mut envelope, outgoing, Opcode::Result, &Limits::DEFAULT, |it| it.raw(&body).map(drop))
+                .expect("it fits");
+            Encoder::new(Version::V5, None).encode(&envelope, &mut segment).expect("it fits");
+            segment
+        };
+        one.add(Rule::on(Opcode::Prepare, Act::Lose));
+        let execution = session.execute(&statement, Parameters::new(Consistency::One), RequestOptions::default());
+        smol::future::zip(execution, answer(&one, Opcode::Prepare, 2, reply)).await.0.expect("a reply");
+        let executed = one.log().into_iter().filter(|request| request.opcode == Opcode::Execute);
+        let ids: Vec<_> = executed.map(|request| request.metadata_id).collect();
+        // That of the fake server is the id of the statement.
+        assert_eq!(ids, [statement.id(), statement.id()]);
+        session.close().await;
+    });
+}
+
+#[test]
 fn answer_without_a_prepared_statement_is_an_error() {
     for (body, is_malformed) in [(&[0, 0, 0, 1][..], false), (&[0, 0, 0, 4, 0], true)] {
         let one = server();
@@ -482,6 +573,88 @@ fn answer_without_a_prepared_statement_is_an_error() {
             session.close().await;
         });
     }
+}
+
+#[test]
+fn error_of_several_attempts_is_one_after_which_a_server_may_have_executed() {
+    let (one, two) = (server(), server());
+    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+    let options = RequestOptions { timeout: Some(Duration::from_millis(100)), ..RequestOptions::default() };
+    one.add(Rule::statements(Act::Lose));
+    two.add(Rule::any(Act::Mute));
+    run(async {
+        let hosts = [one.address().to_string(), two.address().to_string()];
+        let mux = MuxOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT };
+        let session = Session::new(SessionOptions::new(hosts).mux(mux)).expect("valid options");
+        eventually("a host is connected", || session.hosts()[0].state.open == 1).await;
+        // The second attempt waits for a connection, or would begin without time.
+        for delay in [Duration::from_millis(10), PATIENCE] {
+            let ids = session.hosts().iter().map(|host| host.id).collect::<Vec<_>>();
+            let options = RequestOptions { hosts: Some(&ids), ..options };
+            let speculation = Speculation { delay, hosts_max: 2 };
+            let error = session.request_speculatively(&request, options, speculation).await.expect_err("no answer");
+            assert!(matches!(error, RequestError::TimedOut { sent: true, .. }), "{delay:?}: {error}");
+        }
+        session.close().await;
+    });
+}
+
+#[test]
+fn attempts_continue_with_the_hosts_that_replace_theirs() {
+    let (one, two) = (server(), server());
+    one.add(Rule::any(Act::Mute));
+    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+    run(async {
+        let mux = MuxOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT };
+        let options = SessionOptions::new([one.address().to_string()]).request_timeout(PATIENCE).mux(mux);
+        let session = Session::new(options).expect("valid options");
+        let speculation = Speculation { delay: PATIENCE, hosts_max: 2 };
+        let attempts = session.request_speculatively(&request, RequestOptions::default(), speculation);
+        let mut attempts = Box::pin(attempts);
+        assert!(smol::future::poll_once(&mut attempts).await.is_none(), "it waits for a connection");
+        session.set_hosts(&[CqlHost::local(two.address().to_string())]).expect("a valid host");
+        assert_eq!(cell_of(attempts.await.expect("a reply").body()), Some(&b"tea"[..]));
+        session.close().await;
+    });
+}
+
+/// Answers the request with this number of its kind, after a rule has lost its reply.
+async fn answer(server: &CqlServer, opcode: Opcode, number: usize, reply: impl FnOnce(i16) -> Vec<u8>) {
+    let streams = || {
+        let log = server.log().into_iter();
+        log.filter(|request| request.opcode == opcode).map(|request| request.stream).collect::<Vec<_>>()
+    };
+    eventually("the request arrives", || streams().len() == number).await;
+    server.push(&reply(streams()[number - 1]));
+}
+
+#[test]
+fn pages_end_although_the_server_repeats_a_position() {
+    let one = server();
+    one.add(Rule::statements(Act::Lose));
+    // A page without rows, and the position after it.
+    let page = |stream, position: &str| {
+        let body = [&int(2)[..], &int(2 | 4), &int(1), &bytes(Some(position.as_bytes())), &int(0)].concat();
+        message(stream, Opcode::Result, &body)
+    };
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
+        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+        let mut pages = session.pages("echo tea", Parameters::new(Consistency::One), None);
+        let first = answer(&one, Opcode::Query, 1, |stream| page(stream, "1"));
+        smol::future::zip(pages.next_page(), first).await.0.expect("the first page").expect("a reply");
+        let second = answer(&one, Opcode::Query, 2, |stream| page(stream, "1"));
+        let error = smol::future::zip(pages.next_page(), second).await.0.expect("an error");
+        let error = error.expect_err("the same page again");
+        assert!(matches!(error, RequestError::RepeatedPage), "{error}");
+        assert!(pages.next_page().await.is_none());
+        // An empty position is that after the last page.
+        let mut pages = session.pages("echo tea", Parameters::new(Consistency::One), None);
+        let only = answer(&one, Opcode::Query, 3, |stream| page(stream, ""));
+        smol::future::zip(pages.next_page(), only).await.0.expect("the only page").expect("a reply");
+        assert!(pages.next_page().await.is_none());
+        session.close().await;
+    });
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl<P: Platform> Session<P> {
         let tasks = Arc::new(Tasks::new(events.clone()));
         let discovery = options.discovers_hosts.then(|| {
             let platform = runtime.platform();
-            Mutex::new(Discovery::new(platform.now(), &options, u64::from(platform.entropy()) << 8))
+            Mutex::new(Discovery::new(platform.now(), &options, platform.entropy().into()))
         });
         let shared = Arc::new(Shared {
             runtime,

@@ -209,8 +209,8 @@ pub struct Prepared<'a> {
     pub metadata_id: Option<&'a [u8]>,
     /// The bind variables.
     pub variables: Columns<'a>,
-    /// The bind variables that are the partition key, in its order: two bytes for each. Empty in v3,
-    /// and if they are not the whole key.
+    /// The bind variables that are the partition key, in its order: two bytes for each, less than the
+    /// number of variables. Empty in v3, and if they are not the whole key.
     key: &'a [u8],
     /// The columns of its result.
     pub columns: Columns<'a>,
@@ -220,11 +220,16 @@ impl<'a> Prepared<'a> {
     /// The positions of the bind variables that are the partition key, in the order of the key.
     /// Empty in v3, and if the statement does not bind the whole key.
     pub fn key_positions(&self) -> impl ExactSizeIterator<Item = usize> + use<'a> {
-        self.key.chunks_exact(2).map(|pair| match *pair {
-            [high, low] => usize::from(u16::from_be_bytes([high, low])),
-            _ => 0,
-        })
+        positions(self.key)
     }
+}
+
+/// The positions of bind variables: two bytes for each.
+fn positions<'a>(key: &'a [u8]) -> impl ExactSizeIterator<Item = usize> + use<'a> {
+    key.chunks_exact(2).map(|pair| match *pair {
+        [high, low] => usize::from(u16::from_be_bytes([high, low])),
+        _ => 0,
+    })
 }
 
 /// Reads the count of a list.
@@ -292,11 +297,14 @@ impl<'a> Outcome<'a> {
         let variable_count = count(&mut reader, "column count")?;
         let start = reader;
         let key_count = if version == Version::V3 { 0 } else { count(&mut reader, "key count")? };
-        // No more than two bytes for each of the variables, whose number fits in two bytes.
-        if key_count > usize::from(u16::MAX) {
+        if key_count > variable_count {
             return Err(start.error(field("key count", i64::try_from(key_count).unwrap_or(i64::MAX))));
         }
-        let key = reader.take(key_count * 2)?;
+        let start = reader;
+        let key = reader.take(key_count.saturating_mul(2))?;
+        if let Some(wrong) = positions(key).find(|position| *position >= variable_count) {
+            return Err(start.error(field("key position", i64::try_from(wrong).unwrap_or(i64::MAX))));
+        }
         let variables = Columns::read(&mut reader, variable_count, flags & flag::ONE_TABLE != 0)?;
         let flags = reader.i32()?;
         let column_count = count(&mut reader, "column count")?;

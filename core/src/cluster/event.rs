@@ -71,6 +71,9 @@ pub enum ClusterEvent {
         /// Number of rows in the tables of this reading.
         count: u32,
     },
+    /// No node is in the local data centre, so requests go to remote nodes, if any. The name of the
+    /// data centre may be wrong.
+    NoLocalNodes,
     /// The schema has changed.
     SchemaChanged,
 }
@@ -90,6 +93,7 @@ impl ClusterEvent {
             Self::NodeUp { .. } => "NodeUp",
             Self::NodeDown { .. } => "NodeDown",
             Self::RowsIgnored { .. } => "RowsIgnored",
+            Self::NoLocalNodes => "NoLocalNodes",
             Self::SchemaChanged => "SchemaChanged",
         }
     }
@@ -109,7 +113,9 @@ impl fmt::Display for ClusterEvent {
             Self::ControlFailed { cause } => write!(f, ": {cause}"),
             Self::QueryFailed { query } => write!(f, ": {query:?}"),
             Self::RowsIgnored { count } => write!(f, ": {count}"),
-            Self::ControlConnected { peer: None } | Self::OtherCluster | Self::SchemaChanged => Ok(()),
+            Self::ControlConnected { peer: None } | Self::OtherCluster | Self::NoLocalNodes | Self::SchemaChanged => {
+                Ok(())
+            }
         }
     }
 }

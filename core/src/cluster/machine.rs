@@ -105,6 +105,8 @@ pub struct NodeRow {
 pub struct LocalRow {
     /// Name of the cluster.
     pub cluster_name: String,
+    /// The address for other nodes; `None` if it is null or malformed.
+    pub broadcast_address: Option<IpAddr>,
     /// The columns that the rows of other nodes also have.
     pub node: NodeRow,
 }
@@ -202,7 +204,7 @@ impl Cluster {
     #[must_use]
     pub fn new(now: Instant, options: ClusterOptions, contacts: usize, seed: u64) -> Self {
         assert!(contacts > 0, "a cluster needs a contact point");
-        Self {
+        let mut cluster = Self {
             options,
             contacts,
             state: State::Waiting(now),
@@ -210,18 +212,21 @@ impl Cluster {
             owes_publish: false,
             attempts: 0,
             random: seed | 1,
-            first: seed >> 1,
+            first: 0,
             name: None,
             local: None,
             nodes: BTreeMap::new(),
-        }
+        };
+        // The upper half, because the lower bits of a seed may be the same for all clusters.
+        cluster.first = cluster.next_random() >> 32;
+        cluster
     }
 
     /// Reports that the control connection is established.
     ///
     /// `Connecting -> Connected`. Owes the queries.
     ///
-    /// - `peer`: its address; `None` for a Unix socket.
+    /// - `peer`: its address; `None` for a Unix socket. The IP address is unspecified if it is unknown.
     pub fn handle_connected(
         &mut self,
         now: Instant,
@@ -263,8 +268,10 @@ impl Cluster {
 
     /// Takes the answer to [`ClusterQuery::Local`].
     ///
-    /// A node of another cluster than before closes the connection, and so does a row without an
-    /// address, a data centre or a rack.
+    /// The address is that of the connection if it is a known node's; else that of the row, if it
+    /// is no wildcard; else that of the connection; else the one for other nodes. A node of another
+    /// cluster than before closes the connection, and so does a row without an address, a data centre
+    /// or a rack.
     pub fn handle_local(&mut self, now: Instant, row: LocalRow, observer: &mut impl Observer<ClusterEvent>) {
         let Some(connection) = self.answered(ClusterQuery::Local) else { return };
         let peer = connection.peer;
@@ -275,7 +282,11 @@ impl Cluster {
             return;
         }
         let mut node = row.node;
-        node.address = node.address.filter(|ip| !ip.is_unspecified()).or(peer.map(|peer| peer.ip()));
+        if let Some(known) = peer.filter(|peer| self.nodes.contains_key(peer)) {
+            (node.address, node.port) = (Some(known.ip()), Some(known.port()));
+        }
+        let candidates = [node.address, peer.map(|peer| peer.ip()), row.broadcast_address];
+        node.address = candidates.into_iter().flatten().find(|ip| !ip.is_unspecified());
         let Some(local) = node_of(node, peer) else {
             observer.on_event(now, &ClusterEvent::QueryFailed { query: ClusterQuery::Local });
             self.close(now);
@@ -495,24 +506,28 @@ impl Cluster {
         self.state = State::Waiting(now.saturating_add(pause));
     }
 
-    /// Chooses the peer of the next attempt: available nodes, then the other nodes, then contact
-    /// points.
+    /// Chooses the peer of the next attempt: available nodes, then the other nodes, and a contact point
+    /// after every second node, because all nodes may have other addresses now. Contact points that
+    /// were not tried follow the nodes.
     fn target(&self) -> Target {
         let up = self.nodes.iter().filter(|(_, node)| node.is_up);
         let down = self.nodes.iter().filter(|(_, node)| !node.is_up);
         let (up_count, count) = (up.clone().count(), self.nodes.len());
         // No more than 8,192 targets.
-        let all = count + self.contacts;
+        let all = count + self.contacts.max(count / 2);
         let attempt = usize::try_from(self.attempts).unwrap_or(0) % all;
+        let nodes_tried = (attempt - attempt / 3).min(count);
         let first = |count: usize| usize::try_from(self.first % count.max(1) as u64).unwrap_or(0);
-        let node = if attempt < up_count {
-            up.map(|(address, _)| *address).nth((first(up_count) + attempt) % up_count)
+        let node = if attempt % 3 == 2 {
+            None
+        } else if nodes_tried < up_count {
+            up.map(|(address, _)| *address).nth((first(up_count) + nodes_tried) % up_count)
         } else {
-            down.map(|(address, _)| *address).nth(attempt - up_count)
+            down.map(|(address, _)| *address).nth(nodes_tried - up_count)
         };
         match node {
             Some(node) => Target::Node(node),
-            None => Target::Contact((first(self.contacts) + attempt.saturating_sub(count)) % self.contacts),
+            None => Target::Contact((first(self.contacts) + attempt - nodes_tried) % self.contacts),
         }
     }
 

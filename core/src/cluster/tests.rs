@@ -44,7 +44,7 @@ fn row(number: u8) -> NodeRow {
 }
 
 fn local(number: u8) -> LocalRow {
-    LocalRow { cluster_name: String::from("tea"), node: row(number) }
+    LocalRow { cluster_name: String::from("tea"), broadcast_address: None, node: row(number) }
 }
 
 impl Rig {
@@ -68,6 +68,15 @@ impl Rig {
     fn connect(&mut self) {
         assert!(matches!(self.action(), Some(ClusterAction::Connect(_))));
         self.cluster.handle_connected(self.now, Some(address(1)), &mut self.log);
+    }
+
+    /// Connects to this peer, and sends the first query for nodes.
+    fn connect_to(&mut self, peer: SocketAddr) {
+        assert!(matches!(self.action(), Some(ClusterAction::Connect(_))));
+        self.cluster.handle_connected(self.now, Some(peer), &mut self.log);
+        self.expect(ClusterQuery::Register);
+        self.cluster.handle_registered();
+        self.expect(ClusterQuery::Local);
     }
 
     fn expect(&mut self, query: ClusterQuery) {
@@ -269,6 +278,34 @@ fn address_of_the_peer_is_that_of_a_node_that_listens_everywhere() {
 }
 
 #[test]
+fn address_of_a_known_node_is_that_of_its_connection() {
+    let mut rig = Rig::new(1);
+    rig.discover([row(2)]);
+    rig.cluster.handle_failed(rig.now, Cause::Network, &mut rig.log);
+    rig.connect_to(address(2));
+    rig.events();
+    // It listens on another address than that under which the clients reach it.
+    rig.cluster.handle_local(rig.now, local(5), &mut rig.log);
+    rig.expect(ClusterQuery::Peers);
+    rig.cluster.handle_peers(rig.now, [row(1)], &mut rig.log);
+    assert_eq!((rig.numbers(), rig.events()), (vec![1, 2], vec![ClusterEvent::NodeChanged { node: address(2) }]));
+}
+
+#[test]
+fn address_for_other_nodes_is_that_of_a_contact_point_with_a_name() {
+    let nowhere = Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    for (broadcast_address, expected) in [(Some(ip(5)), vec![5]), (nowhere, vec![]), (None, vec![])] {
+        let mut rig = Rig::new(1);
+        rig.connect_to(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9042));
+        let node = NodeRow { address: nowhere, ..row(5) };
+        rig.cluster.handle_local(rig.now, LocalRow { node, broadcast_address, ..local(5) }, &mut rig.log);
+        let _peers = rig.cluster.poll_action(rig.now);
+        rig.cluster.handle_peers(rig.now, [], &mut rig.log);
+        assert_eq!(rig.numbers(), expected, "{broadcast_address:?}");
+    }
+}
+
+#[test]
 fn old_server_is_asked_for_its_old_tables() {
     let mut rig = Rig::new(1);
     rig.connect();
@@ -329,6 +366,23 @@ fn failed_queries_close_the_connection() {
 }
 
 #[test]
+fn first_contact_point_is_random() {
+    for shift in [0, 8] {
+        let mut counts = [0_u32; 4];
+        // Multiples of an odd number, as evenly spread as the platform's entropy.
+        for number in 0..400_u32 {
+            let seed = u64::from(number.wrapping_mul(0x9e37_79b9)) << shift;
+            let mut cluster = Cluster::new(Instant::ORIGIN, OPTIONS, 4, seed);
+            let Some(ClusterAction::Connect(Target::Contact(index))) = cluster.poll_action(Instant::ORIGIN) else {
+                panic!("a contact point")
+            };
+            counts[index] += 1;
+        }
+        assert!(counts.iter().all(|count| (50..=150).contains(count)), "{shift}: {counts:?}");
+    }
+}
+
+#[test]
 fn every_target_is_tried_with_growing_pauses() {
     let mut rig = Rig::new(3);
     rig.discover([row(2), row(3)]);
@@ -352,8 +406,8 @@ fn every_target_is_tried_with_growing_pauses() {
     let mut up = targets[..2].to_vec();
     up.sort_by_key(|target| alloc::format!("{target:?}"));
     assert_eq!(up, [Target::Node(address(1)), Target::Node(address(3))]);
-    assert_eq!(targets[2], Target::Node(address(2)));
-    let mut contacts = targets[3..6].to_vec();
+    assert_eq!(targets[3], Target::Node(address(2)));
+    let mut contacts = [targets[2], targets[4], targets[5]];
     contacts.sort_by_key(|target| alloc::format!("{target:?}"));
     assert_eq!(contacts, [0, 1, 2].map(Target::Contact));
     assert_eq!(targets[..6], targets[6..]);
@@ -362,6 +416,31 @@ fn every_target_is_tried_with_growing_pauses() {
         let longest = (OPTIONS.backoff_min * (1 << (place - 1))).min(OPTIONS.backoff_max);
         assert!(*pause >= longest / 2 && *pause <= longest, "{place}: {pause:?}");
     }
+}
+
+#[test]
+fn contact_point_is_tried_after_every_second_node() {
+    let mut rig = Rig::new(2);
+    rig.discover((2..=7).map(row));
+    rig.pass(OPTIONS.backoff_max);
+    rig.cluster.handle_failed(rig.now, Cause::Network, &mut rig.log);
+    let mut targets = Vec::new();
+    for _ in 0..20 {
+        let Some(ClusterAction::Connect(target)) = rig.action() else { panic!("an attempt is due") };
+        targets.push(target);
+        rig.cluster.handle_failed(rig.now, Cause::Network, &mut rig.log);
+        rig.pass(OPTIONS.backoff_max);
+    }
+    for group in targets.chunks_exact(3).take(3) {
+        assert!(matches!(group, [Target::Node(_), Target::Node(_), Target::Contact(_)]), "{targets:?}");
+    }
+    assert!(targets[2] != targets[5] && targets[2] == targets[8]);
+    // All seven nodes, and then from the beginning.
+    let mut nodes: Vec<_> = targets[..10].iter().filter(|target| matches!(target, Target::Node(_))).collect();
+    nodes.sort_by_key(|target| alloc::format!("{target:?}"));
+    nodes.dedup();
+    assert_eq!(nodes.len(), 7);
+    assert_eq!(targets[..10], targets[10..]);
 }
 
 #[test]
@@ -460,6 +539,7 @@ fn events_are_shown_on_one_line() {
     let shown = |event: ClusterEvent| alloc::format!("{event}");
     assert_eq!(shown(ClusterEvent::NodeAdded { node: address(2) }), "NodeAdded 10.0.0.2:9042");
     assert_eq!(shown(ClusterEvent::ControlConnected { peer: None }), "ControlConnected");
+    assert_eq!(shown(ClusterEvent::NoLocalNodes), "NoLocalNodes");
     assert_eq!(shown(ClusterEvent::QueryFailed { query: ClusterQuery::Peers }), "QueryFailed: Peers");
     assert_eq!(shown(ClusterEvent::RowsIgnored { count: 2 }), "RowsIgnored: 2");
     assert!(shown(ClusterEvent::ControlFailed { cause: Cause::Network }).starts_with("ControlFailed: "));

@@ -4,13 +4,17 @@
 //! [`Cluster`] decides what is sent and when. This task connects, sends, receives, and passes the
 //! nodes to the session.
 
+#[cfg(test)]
+mod tests;
+
 use super::link::{Established, INPUT_BYTES, NotEstablished, establish, write_all};
-use super::options::{CqlHost, SessionOptions, socket_address};
+use super::options::{CONNECT_TIMEOUT_DEFAULT, CqlHost, SessionOptions, socket_address};
 use super::routing::Routes;
 use super::status::{ClusterStatus, NodeStatus};
 use super::{HostStatus, Shared};
 use crate::fork::ProcessFuture;
 use crate::net::Net;
+use crate::tasks::yield_once;
 use crate::{Platform, lock};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -23,17 +27,22 @@ use core::pin::pin;
 use core::sync::atomic::Ordering;
 use core::task::Poll;
 use embedded_io_async::Read as _;
-use poolhouse_core::cluster::{Cluster, ClusterAction, ClusterQuery, LocalRow, Node, NodeRow, ServerEvent, Target};
+use poolhouse_core::cluster::{
+    Cluster, ClusterAction, ClusterEvent, ClusterQuery, LocalRow, NODES_MAX, Node, NodeRow, ServerEvent, Target,
+};
 use poolhouse_core::mux::Distance;
-use poolhouse_core::{Cause, Instant};
+use poolhouse_core::{Cause, Instant, Observer as _};
 use poolhouse_cql::{
-    Cells, Columns, Consistency, EVENT_STREAM, Elements, Envelope, ErrorCode, Event, EventKind, Outgoing, Pairs,
-    Parameters, Replication, Request, Response, Rows, Token, read_inet,
+    Cells, Consistency, EVENT_STREAM, Elements, Envelope, ErrorCode, Event, EventKind, Outgoing, Pairs, Parameters,
+    RING_TOKENS_MAX, Replication, Request, Response, Rows, Token, read_inet,
 };
 use poolhouse_driver::{Publish as _, Runtime as _, Tap};
 
 /// The stream id of queries: only one is sent at a time.
 const STREAM: i16 = 0;
+
+/// The maximum number of rows of other nodes in an answer. Many of them may be surplus.
+const ROWS_MAX: usize = 16 * NODES_MAX;
 
 /// The maximum number of keyspaces that are routed by token.
 const KEYSPACES_MAX: usize = 4096;
@@ -45,6 +54,8 @@ type Published = (BTreeMap<SocketAddr, Node>, Vec<(String, Replication)>);
 pub(super) struct Discovery {
     cluster: Cluster,
     keyspaces: Vec<(String, Replication)>,
+    /// Whether partitions have the tokens that this crate computes.
+    has_known_tokens: bool,
     /// The nodes and keyspaces that the session has.
     published: Option<Published>,
 }
@@ -52,7 +63,7 @@ pub(super) struct Discovery {
 impl Discovery {
     pub(super) fn new(now: Instant, options: &SessionOptions, seed: u64) -> Self {
         let cluster = Cluster::new(now, options.cluster, options.hosts.len().max(1), seed);
-        Self { cluster, keyspaces: Vec::new(), published: None }
+        Self { cluster, keyspaces: Vec::new(), has_known_tokens: false, published: None }
     }
 
     pub(super) fn status(&self, routed_keyspaces: usize) -> ClusterStatus {
@@ -117,6 +128,10 @@ async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
                 Some(link) => shared.until(until, link.receive(shared)).await,
                 None => shared.until(until, pending()).await,
             };
+            // More input may be available each time: the other tasks of the thread run first.
+            if matches!(received, Some(Ok(()))) {
+                yield_once().await;
+            }
             if let Some(Err(cause)) = received {
                 *link = None;
                 shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, cause, tap));
@@ -132,7 +147,10 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
         Target::Contact(index) => shared.options.hosts.get(index).map(|host| host.address.clone()).unwrap_or_default(),
         Target::Node(node) => node.to_string(),
     };
-    match establish(shared, &address, shared.options.version, |_| ()).await {
+    let limit = shared.options.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT);
+    let until = shared.now().saturating_add(limit);
+    let established = shared.until(Some(until), establish(shared, &address, shared.options.version, |_| ())).await;
+    match established.unwrap_or(Err(Cause::NetworkTimeout.into())) {
         Ok(socket) => {
             *link = Some(Link { socket, asked: None, input: vec![0; INPUT_BYTES], envelopes: Vec::new() });
             let peer = socket_address(&address);
@@ -246,12 +264,20 @@ fn take_answer<P: Platform>(shared: &Shared<P>, query: ClusterQuery, envelope: &
         },
         ClusterQuery::Local => rows_of(envelope).and_then(|rows| {
             let row = local_row(rows).ok_or(Unusable { is_invalid: false })?;
+            if let Some(discovery) = &shared.discovery {
+                lock(discovery).has_known_tokens = has_known_tokens(rows);
+            }
             shared.step_cluster(|cluster, now, tap| cluster.handle_local(now, row, tap));
             Ok(())
         }),
-        ClusterQuery::Peers | ClusterQuery::OldPeers => rows_of(envelope).map(|rows| {
-            let peers = rows.map(|cells| node_row(rows.columns, cells));
+        ClusterQuery::Peers | ClusterQuery::OldPeers => rows_of(envelope).and_then(|rows| {
+            if rows.len() > ROWS_MAX {
+                return Err(Unusable { is_invalid: false });
+            }
+            // Before the lock is taken, which the status of the cluster needs.
+            let peers: Vec<NodeRow> = node_rows(rows).collect();
             shared.step_cluster(|cluster, now, tap| cluster.handle_peers(now, peers, tap));
+            Ok(())
         }),
         ClusterQuery::Keyspaces => rows_of(envelope).map(|rows| {
             let found = keyspaces(rows);
@@ -278,12 +304,25 @@ fn rows_of<'a>(envelope: &Envelope<'a>) -> Result<Rows<'a>, Unusable> {
     }
 }
 
+/// Reads rows of nodes.
+fn node_rows(rows: Rows<'_>) -> impl Iterator<Item = NodeRow> {
+    // Once, because the description of one column may be longer than many rows.
+    let names: Vec<&str> = rows.columns.map(|column| column.name).collect();
+    // One more than a ring may have: such a cluster is not routed.
+    let mut tokens_left = RING_TOKENS_MAX + 1;
+    rows.map(move |cells| {
+        let row = node_row(&names, cells, tokens_left);
+        tokens_left -= row.tokens.len();
+        row
+    })
+}
+
 /// Reads a row of nodes. Cells that are null or malformed are missing.
-fn node_row(columns: Columns<'_>, cells: Cells<'_>) -> NodeRow {
+fn node_row(names: &[&str], cells: Cells<'_>, tokens_max: usize) -> NodeRow {
     let mut row = NodeRow::default();
-    for (column, cell) in columns.zip(cells) {
+    for (name, cell) in names.iter().zip(cells) {
         let Some(cell) = cell else { continue };
-        match column.name {
+        match *name {
             "rpc_address" | "native_address" => row.address = read_inet(cell),
             "rpc_port" | "native_port" => {
                 row.port =
@@ -296,6 +335,7 @@ fn node_row(columns: Columns<'_>, cells: Cells<'_>) -> NodeRow {
                 row.tokens = tokens
                     .filter_map(|token| Token::parse(core::str::from_utf8(token).ok()?))
                     .map(Token::number)
+                    .take(tokens_max)
                     .collect();
             }
             _ => {}
@@ -304,11 +344,20 @@ fn node_row(columns: Columns<'_>, cells: Cells<'_>) -> NodeRow {
     row
 }
 
-fn local_row(mut rows: Rows<'_>) -> Option<LocalRow> {
-    let columns = rows.columns;
-    let cells = rows.next()?;
-    let cluster_name = text(cells.clone().nth(columns.position("cluster_name")?)??)?;
-    Some(LocalRow { cluster_name, node: node_row(columns, cells) })
+fn local_row(rows: Rows<'_>) -> Option<LocalRow> {
+    let cluster_name = text(first_cell(rows, "cluster_name")?)?;
+    let broadcast_address = first_cell(rows, "broadcast_address").and_then(read_inet);
+    Some(LocalRow { cluster_name, broadcast_address, node: node_rows(rows).next()? })
+}
+
+/// Whether the partitioner is that of [`Token::of`].
+fn has_known_tokens(rows: Rows<'_>) -> bool {
+    first_cell(rows, "partitioner").is_some_and(|name| name.ends_with(b"Murmur3Partitioner"))
+}
+
+fn first_cell<'a>(mut rows: Rows<'a>, name: &str) -> Option<&'a [u8]> {
+    let at = rows.columns.position(name)?;
+    rows.next()?.nth(at)?
 }
 
 /// Reads the keyspaces whose replicas are placed by token.
@@ -326,27 +375,45 @@ fn text(cell: &[u8]) -> Option<String> {
     core::str::from_utf8(cell).ok().map(String::from)
 }
 
-/// Passes the nodes to the session, if they have changed.
-fn publish<P: Platform>(shared: &Shared<P>) {
-    let Some(discovery) = &shared.discovery else { return };
-    let (nodes, keyspaces) = {
-        let discovery = lock(discovery);
-        (discovery.cluster.nodes().clone(), discovery.keyspaces.clone())
-    };
-    let options = &shared.options;
-    let local = options.local_data_center.as_deref();
+/// The hosts of these nodes. Of each other data centre than the local one, as many nodes as
+/// `remote_max` are remote, available ones first, and the others are ignored.
+fn hosts_of(nodes: &BTreeMap<SocketAddr, Node>, local: Option<&str>, remote_max: usize) -> Vec<CqlHost> {
     let mut remote_counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut hosts: Vec<CqlHost> = Vec::with_capacity(nodes.len());
-    for (address, node) in &nodes {
+    let (up, down) = (nodes.iter().filter(|(_, node)| node.is_up), nodes.iter().filter(|(_, node)| !node.is_up));
+    let hosts = up.chain(down).map(|(address, node)| {
         let distance = if local.is_none_or(|local| local == node.data_center) {
             Distance::Local
         } else {
             let count = remote_counts.entry(&node.data_center).or_default();
             *count += 1;
-            if *count <= options.remote_hosts { Distance::Remote } else { Distance::Ignored }
+            if *count <= remote_max { Distance::Remote } else { Distance::Ignored }
         };
-        hosts.push(CqlHost { address: address.to_string(), distance });
-    }
+        CqlHost { address: address.to_string(), distance }
+    });
+    hosts.collect()
+}
+
+/// Whether the nodes are the same, apart from their availability: then they have the same replicas.
+fn have_same_places(known: &BTreeMap<SocketAddr, Node>, nodes: &BTreeMap<SocketAddr, Node>) -> bool {
+    let mut pairs = known.iter().zip(nodes);
+    known.len() == nodes.len()
+        && pairs.all(|((address, node), (other_address, other))| {
+            (address, &node.data_center, &node.rack, &node.tokens)
+                == (other_address, &other.data_center, &other.rack, &other.tokens)
+        })
+}
+
+/// Passes the nodes to the session, if they have changed.
+fn publish<P: Platform>(shared: &Shared<P>) {
+    let Some(discovery) = &shared.discovery else { return };
+    let (nodes, keyspaces) = {
+        let discovery = lock(discovery);
+        let keyspaces = if discovery.has_known_tokens { discovery.keyspaces.clone() } else { Vec::new() };
+        (discovery.cluster.nodes().clone(), keyspaces)
+    };
+    let options = &shared.options;
+    let local = options.local_data_center.as_deref();
+    let mut hosts = hosts_of(&nodes, local, options.remote_hosts);
     // A host that is no longer a node takes no new requests, and its pool stays until those in flight
     // have ended.
     let now = shared.now();
@@ -360,13 +427,21 @@ fn publish<P: Platform>(shared: &Shared<P>) {
     });
     let leaving = leaving.map(|host| CqlHost { address: host.address.clone(), distance: Distance::Ignored });
     let leaving: Vec<_> = leaving.collect();
-    let is_changed =
-        lock(discovery).published.as_ref().is_none_or(|(known, routed)| *known != nodes || *routed != keyspaces);
-    if !is_changed && before.all().len() == hosts.len() + leaving.len() {
+    let (is_known, has_known_nodes, has_known_keyspaces) = match &lock(discovery).published {
+        Some((known, routed)) => (*known == nodes, have_same_places(known, &nodes), *routed == keyspaces),
+        None => (false, false, false),
+    };
+    if is_known && has_known_keyspaces && before.all().len() == hosts.len() + leaving.len() {
         return;
     }
-    let routes =
-        if is_changed { Routes::new(&nodes, &keyspaces, local).ok().map(Arc::new) } else { before.routes().cloned() };
+    if !has_known_nodes && hosts.iter().all(|host| host.distance != Distance::Local) {
+        shared.step_cluster(|_, now, tap| tap.on_event(now, &ClusterEvent::NoLocalNodes));
+    }
+    let routes = if has_known_nodes && has_known_keyspaces {
+        before.routes().cloned()
+    } else {
+        Routes::new(&nodes, &keyspaces, local).ok().map(Arc::new)
+    };
     hosts.extend(leaving);
     // The options were valid at the creation of the session.
     if shared.put_hosts(&hosts, routes).is_ok() {

@@ -38,6 +38,8 @@ pub enum RequestError {
     Reply(CqlError),
     /// The server's answer is of another kind than the request requires.
     Unexpected(Opcode),
+    /// The position after a page is that before it, so the stream of pages would have no end.
+    RepeatedPage,
     /// The request cannot be encoded. Nothing was sent.
     Encode(CqlEncodeError),
     /// Only the session may send this opcode: it belongs to the handshake, or registers for events.
@@ -112,6 +114,7 @@ impl RequestError {
             | Self::Server(_)
             | Self::Reply(_)
             | Self::Unexpected(_)
+            | Self::RepeatedPage
             | Self::Encode(_)
             | Self::Unsupported(_)
             | Self::Closed
@@ -130,6 +133,7 @@ impl RequestError {
             | Self::Server(_)
             | Self::Reply(_)
             | Self::Unexpected(_)
+            | Self::RepeatedPage
             | Self::Closed
             | Self::Abandoned => true,
             Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
@@ -153,6 +157,7 @@ impl fmt::Display for RequestError {
             Self::Server(error) => error.fmt(f),
             Self::Reply(error) => write!(f, "malformed response: {error}"),
             Self::Unexpected(opcode) => write!(f, "{opcode} is no answer to the request"),
+            Self::RepeatedPage => f.write_str("the position after the page is that before it"),
             Self::Encode(error) => write!(f, "the request cannot be encoded: {error}"),
             Self::Unsupported(opcode) => write!(f, "opcode {opcode} cannot be sent by the application"),
             Self::Closed => f.write_str("the session is closed"),
@@ -180,6 +185,7 @@ impl core::error::Error for RequestError {
             },
             Self::TimedOut { .. }
             | Self::Unexpected(_)
+            | Self::RepeatedPage
             | Self::Unsupported(_)
             | Self::Closed
             | Self::Abandoned

@@ -77,6 +77,9 @@ impl fmt::Debug for CqlCredential {
     }
 }
 
+/// The default of [`SessionOptions::connect_timeout`].
+pub(super) const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
 /// The options of a [`Session`](super::Session).
 #[derive(Clone)]
 #[non_exhaustive]
@@ -106,7 +109,8 @@ pub struct SessionOptions {
     /// User name and password. Default none.
     pub credential: Option<CqlCredential>,
     /// Limit on the time to establish a connection: name resolution, connect, TLS and handshake;
-    /// `None` is no limit. Default 5 s.
+    /// `None` is no limit, except for the control connection of `discovers_hosts`, which is opened to
+    /// another node after the default. Default 5 s.
     pub connect_timeout: Option<Duration>,
     /// Limit on the time of a request, including all waiting; `None` is no limit. Default 12 s.
     pub request_timeout: Option<Duration>,
@@ -138,7 +142,7 @@ impl SessionOptions {
             version: Version::NEWEST,
             compressions: Vec::new(),
             credential: None,
-            connect_timeout: Some(Duration::from_secs(5)),
+            connect_timeout: Some(CONNECT_TIMEOUT_DEFAULT),
             request_timeout: Some(Duration::from_secs(12)),
             body_bytes_max: Limits::DEFAULT.body_bytes_max,
             startup_options: Vec::new(),

@@ -81,7 +81,11 @@ enum Owned {
 enum Next {
     /// The page at this position was not requested yet.
     At(Option<Vec<u8>>),
-    Requested(Pin<Box<dyn Future<Output = Result<Reply, RequestError>> + Send>>),
+    Requested {
+        /// The position of the page.
+        at: Option<Vec<u8>>,
+        page: Pin<Box<dyn Future<Output = Result<Reply, RequestError>> + Send>>,
+    },
     Ended,
 }
 
@@ -94,7 +98,8 @@ impl<P: Platform> Session<P> {
     /// - `timeout`: the time limit of each page; `None`: that of the session's options.
     ///
     /// A page is requested again from another host if its connection fails: reading it twice is
-    /// harmless, so the statement must only read.
+    /// harmless, so the statement must only read. [`RequestError::RepeatedPage`]: the server has
+    /// answered with the position of the page itself.
     pub fn pages(
         &self,
         statement: impl Into<Paged>,
@@ -134,17 +139,19 @@ impl<P: Platform> Pages<P> {
 
     fn poll_page(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Reply, RequestError>>> {
         if let Next::At(position) = &mut self.next {
-            let request = request_page(self.session.clone(), Arc::clone(&self.query), position.take());
-            self.next = Next::Requested(Box::pin(request));
+            let at = position.take();
+            let page = Box::pin(request_page(self.session.clone(), Arc::clone(&self.query), at.clone()));
+            self.next = Next::Requested { at, page };
         }
-        let Next::Requested(page) = &mut self.next else { return Poll::Ready(None) };
+        let Next::Requested { at, page } = &mut self.next else { return Poll::Ready(None) };
         let page = ready!(page.as_mut().poll(context));
+        let before = at.take();
         self.next = Next::Ended;
         let page = page.and_then(|reply| match position_after(&reply) {
-            Ok(position) => {
-                if position.is_some() {
-                    self.next = Next::At(position);
-                }
+            Ok(None) => Ok(reply),
+            Ok(after) if after == before => Err(RequestError::RepeatedPage),
+            Ok(after) => {
+                self.next = Next::At(after);
                 Ok(reply)
             }
             Err(error) => Err(RequestError::Reply(error)),
@@ -183,10 +190,12 @@ async fn request_page<P: Platform>(
     }
 }
 
-/// The position after a page; `None` after the last.
+/// The position after a page; `None` after the last. An empty position would be that of the first
+/// page.
 fn position_after(reply: &Reply) -> Result<Option<Vec<u8>>, CqlError> {
     let Response::Result(outcome) = reply.response()? else { return Ok(None) };
-    Ok(outcome.rows()?.and_then(|rows| rows.paging_state).map(<[u8]>::to_vec))
+    let position = outcome.rows()?.and_then(|rows| rows.paging_state);
+    Ok(position.filter(|position| !position.is_empty()).map(<[u8]>::to_vec))
 }
 
 impl<P: Platform> Stream for Pages<P> {

@@ -152,8 +152,9 @@ impl<P: Platform> Session<P> {
     /// the data are tried first: see [`RequestOptions::routing`].
     ///
     /// If a host does not have the statement, because it has not executed it before, has restarted
-    /// or has forgotten it, it prepares the statement and executes it then. Each of these requests
-    /// has the time limit of the options.
+    /// or has forgotten it, it prepares the statement and executes it then. If it does not take one
+    /// of these requests, all begins once more. Each of these requests has the time limit of the
+    /// options.
     ///
     /// - `parameters`: with a value for each bind variable.
     ///
@@ -170,19 +171,36 @@ impl<P: Platform> Session<P> {
         let routing = options.routing.or_else(|| statement.routing(parameters.values));
         let options = RequestOptions { routing, ..options };
         let request = statement.request(parameters);
-        let error = match self.request_with(&request, options).await {
+        match self.execute_once(statement, &request, options).await {
+            // A host without the statement has failed meanwhile: the others may take it.
+            Err((RequestError::NoHost(_), true)) => self.execute_once(statement, &request, options).await,
+            outcome => outcome,
+        }
+        .map_err(|(error, _)| error)
+    }
+
+    /// Executes a statement, after it was prepared if the host does not have it. An error is
+    /// returned with whether it is that of a host without the statement.
+    async fn execute_once(
+        &self,
+        statement: &Statement,
+        request: &Request<'_>,
+        options: RequestOptions<'_>,
+    ) -> Result<Reply, (RequestError, bool)> {
+        let error = match self.request_with(request, options).await {
             Err(RequestError::Server(error)) if error.code == ErrorCode::UNPREPARED => error,
-            outcome => return outcome,
+            outcome => return outcome.map_err(|error| (error, false)),
         };
         // Nothing was executed there.
         let host: [MuxId; 1] = [error.reply.host()];
         let options = RequestOptions { hosts: Some(&host), ..options };
         let RequestOptions { timeout, hosts, .. } = options;
         let again = RequestOptions { timeout, hosts, ..RequestOptions::default() };
-        let prepared = self.prepare_with(statement.text(), again).await?;
+        let prepared = self.prepare_with(statement.text(), again).await.map_err(|error| (error, true))?;
         if prepared.id() != statement.id() {
-            return Err(RequestError::Server(error));
+            return Err((RequestError::Server(error), true));
         }
-        self.request_with(&prepared.request(parameters), options).await
+        // With the id of the columns that the caller has: the server describes other columns.
+        self.request_with(request, options).await.map_err(|error| (error, true))
     }
 }

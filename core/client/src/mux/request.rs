@@ -139,7 +139,11 @@ impl<'a, P: Platform> Terms<'a, P> {
         let timeout = self.timeout.or(shared.options.request_timeout);
         self.deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.turn = shared.turns.fetch_add(1, Ordering::Relaxed);
-        let host = lock(&shared.hosts).first(self.turn, self.chosen, self.routing).cloned();
+        let host = match self.routing {
+            // The search for the replicas is longer than a clone, so it is not done under the lock.
+            Some(_) => shared.hosts().first(self.turn, self.chosen, self.routing).cloned(),
+            None => lock(&shared.hosts).first(self.turn, self.chosen, None).cloned(),
+        };
         match host {
             Some(host) if !self.is_over(now) => Ok((host, now)),
             // Without time nothing is sent.

@@ -48,8 +48,8 @@ impl Routes {
     ///
     /// - `data_center`: that of local hosts; `None` if all are local.
     ///
-    /// Cost: linear in the tokens, for each of at most [`REPLICATIONS_MAX`] replications. The
-    /// keyspaces of others are not routed.
+    /// Cost: linear in the tokens, for each of at most [`REPLICATIONS_MAX`] replications that differ in
+    /// the data centre. The keyspaces of others, and those of the server itself, are not routed.
     ///
     /// # Errors
     ///
@@ -66,14 +66,16 @@ impl Routes {
             rack: &node.rack,
             tokens,
         }))?;
-        let mut computed: Vec<(&Replication, Arc<Replicas>)> = Vec::new();
+        let mut computed: Vec<(Replication, Arc<Replicas>)> = Vec::new();
         let mut found = HashMap::default();
-        for (name, replication) in keyspaces {
+        let is_system = |name: &str| name == "system" || name.starts_with("system_");
+        for (name, replication) in keyspaces.iter().filter(|(name, _)| !is_system(name)) {
+            let replication = reduced(replication, data_center);
             let replicas = match computed.iter().find(|(known, _)| *known == replication) {
                 Some((_, replicas)) => Arc::clone(replicas),
                 None if computed.len() == REPLICATIONS_MAX => continue,
                 None => {
-                    let replicas = Arc::new(ring.replicas(replication, data_center));
+                    let replicas = Arc::new(ring.replicas(&replication, data_center));
                     computed.push((replication, Arc::clone(&replicas)));
                     replicas
                 }
@@ -97,4 +99,13 @@ impl Routes {
     pub(super) fn replicas(&self, routing: Routing<'_>) -> &[u16] {
         self.keyspaces.get(routing.keyspace).map_or(&[], |replicas| replicas.of(routing.token))
     }
+}
+
+/// The replication without other data centres than this one.
+fn reduced(replication: &Replication, data_center: Option<&str>) -> Replication {
+    let mut replication = replication.clone();
+    if let (Replication::NetworkTopology { factors }, Some(only)) = (&mut replication, data_center) {
+        factors.retain(|(name, _)| name == only);
+    }
+    replication
 }

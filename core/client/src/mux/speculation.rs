@@ -1,7 +1,7 @@
 //! Speculative execution: a request that is sent to further hosts while no answer arrives.
 
 use super::error::RequestError;
-use super::plan::Plan;
+use super::plan::{Hosts, Plan};
 use super::request::RequestOptions;
 use super::{Reply, Session, Shared};
 use crate::Platform;
@@ -38,7 +38,8 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// As [`Session::request`]: an error of a server is an answer. Of several other errors, the last.
+    /// As [`Session::request`]: an error of a server is an answer. Of several other errors, the first
+    /// after which a server may have executed the request; without such an error, the last.
     pub async fn request_speculatively(
         &self,
         request: &Request<'_>,
@@ -49,25 +50,53 @@ impl<P: Platform> Session<P> {
         shared.check_fork()?;
         let begun = shared.now();
         let limit = options.timeout.or(shared.options.request_timeout);
-        let order = shared.order(&options);
-        let count = speculation.hosts_max.min(order.len()).max(1);
-        // Each attempt begins at another host, and tries the others after it.
-        let orders: Vec<Vec<MuxId>> =
-            (0..count).map(|first| order.iter().cycle().skip(first).take(order.len()).copied().collect()).collect();
-        let mut waiting = orders.iter();
+        let mut hosts = shared.hosts();
+        let mut order = shared.order(&hosts, &options);
+        let mut count = speculation.hosts_max.min(order.len()).max(1);
+        let mut rejecting: Vec<MuxId> = Vec::new();
+        let mut is_renewed = options.hosts.is_some();
+        let attempt = |hosts: Vec<MuxId>, timeout| async move {
+            let (timeout, hosts) = (Some(timeout), Some(&hosts[..]));
+            self.request_with(request, RequestOptions { timeout, idempotent: true, hosts, ..options }).await
+        };
+        let mut started = 0;
         let mut running = Vec::new();
+        let mut failure: Option<RequestError> = None;
         loop {
             let now = shared.now();
-            if let Some(hosts) = waiting.next() {
-                let timeout = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(now.saturating_since(begun)));
-                let options =
-                    RequestOptions { timeout: Some(timeout), idempotent: true, hosts: Some(hosts), ..options };
-                running.push(Box::pin(self.request_with(request, options)));
+            let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(now.saturating_since(begun)));
+            let has_failed = running.is_empty() && started == count;
+            if has_failed && !is_renewed && matches!(failure, Some(RequestError::NoHost(_))) {
+                is_renewed = true;
+                // The hosts may have been replaced while removed ones were tried.
+                let current = shared.hosts();
+                if !Arc::ptr_eq(&hosts, &current) {
+                    hosts = current;
+                    order = shared.order(&hosts, &options);
+                    order.retain(|host| !rejecting.contains(host));
+                    (started, count) = (0, speculation.hosts_max.max(1).min(order.len()));
+                }
+            }
+            // Without time, only the first attempt begins: its result is the error.
+            if left.is_zero() && (started > 0 || failure.is_some()) {
+                started = count;
+            }
+            if started < count {
+                // Each attempt begins at another host, and tries the others after it.
+                let hosts = order.iter().cycle().skip(started).take(order.len()).copied().collect();
+                running.push(Box::pin(attempt(hosts, left)));
+                started += 1;
+            }
+            if running.is_empty() {
+                if let Some(error) = failure {
+                    return Err(error);
+                }
             }
             let mut expiry = pin!(async {
-                match waiting.len() {
-                    0 => pending().await,
-                    _ => shared.runtime.sleep_until(now.saturating_add(speculation.delay)).await,
+                if started < count {
+                    shared.runtime.sleep_until(now.saturating_add(speculation.delay)).await;
+                } else {
+                    pending().await
                 }
             });
             let ended = poll_fn(|context| {
@@ -81,8 +110,11 @@ impl<P: Platform> Session<P> {
             match ended.await {
                 Some((place, Err(error))) if !matches!(error, RequestError::Server(_)) => {
                     drop(running.swap_remove(place));
-                    if running.is_empty() && waiting.len() == 0 {
-                        return Err(error);
+                    if let RequestError::NoHost(rejections) = &error {
+                        rejecting.extend(rejections.iter().map(|one| one.host));
+                    }
+                    if !failure.as_ref().is_some_and(RequestError::may_have_executed) {
+                        failure = Some(error);
                     }
                 }
                 Some((_, result)) => return result,
@@ -94,15 +126,14 @@ impl<P: Platform> Session<P> {
 
 impl<P: Platform> Shared<P> {
     /// Returns the hosts of the next query plan, in their order.
-    fn order(&self, options: &RequestOptions<'_>) -> Vec<MuxId> {
+    fn order(&self, hosts: &Arc<Hosts>, options: &RequestOptions<'_>) -> Vec<MuxId> {
         let RequestOptions { hosts: chosen, routing, .. } = *options;
         if let Some(chosen) = chosen {
             return chosen.to_vec();
         }
         let turn = self.speculations.fetch_add(1, Ordering::Relaxed);
-        let hosts = self.hosts();
         let Some(first) = hosts.first(turn, None, routing).map(|host| host.id) else { return Vec::new() };
-        let mut plan = Plan::after(first, Arc::clone(&hosts), turn, None, routing);
+        let mut plan = Plan::after(first, Arc::clone(hosts), turn, None, routing);
         let mut order = Vec::from([first]);
         while let Some(host) = plan.next() {
             order.push(host.id);

@@ -765,6 +765,23 @@ fn routes() -> Arc<Routes> {
     Arc::new(Routes::new(&nodes.into_iter().collect(), &keyspaces, None).expect("a small ring"))
 }
 
+#[test]
+fn keyspaces_share_the_replicas_of_the_local_data_center() {
+    let node = Node { data_center: "east".into(), rack: "r1".into(), tokens: vec![0], is_up: true };
+    let nodes = [(SocketAddr::from(([10, 0, 0, 1], 9042)), node)].into();
+    let keyspace = |name: String, west| {
+        let factors = vec![(String::from("east"), 1), (String::from("west"), west)];
+        (name, Replication::NetworkTopology { factors })
+    };
+    let own = (1..20).map(|factor| keyspace(alloc::format!("system_{factor}"), factor));
+    let shops = (1..20).map(|factor| keyspace(alloc::format!("shop{factor}"), factor));
+    let keyspaces: Vec<_> = own.chain(shops).collect();
+    let routed = |local| Routes::new(&nodes, &keyspaces, local).expect("a small ring").keyspace_count();
+    assert_eq!(routed(Some("east")), 19);
+    // Each replication has its own replicas, and their number is limited.
+    assert_eq!(routed(None), 8);
+}
+
 /// The first key whose token is in a range.
 fn key_in(range: core::ops::RangeInclusive<i64>) -> [u8; 4] {
     (0..u32::MAX).map(u32::to_be_bytes).find(|key| range.contains(&Token::of(key).number())).expect("a key")

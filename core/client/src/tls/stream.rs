@@ -2,6 +2,7 @@
 
 use super::TlsConfig;
 use super::error::{TlsHandshakeError, stream_error};
+use crate::tasks::yield_once;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -285,17 +286,4 @@ impl<S: Read<Error = io::Error> + Write> fmt::Debug for TlsStream<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsStream").field("protocol", &self.protocol()).finish_non_exhaustive()
     }
-}
-
-/// Returns `Pending` once, then `Ready`.
-async fn yield_once() {
-    let mut given = false;
-    poll_fn(|context| {
-        if core::mem::replace(&mut given, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -163,6 +163,22 @@ fn prepared_statement_is_described() {
 }
 
 #[test]
+fn key_of_other_variables_than_those_of_the_statement_is_an_error() {
+    let body = prepared_body(Version::V4);
+    // After the id, the flags and the number of variables.
+    let at = string("id").len() + 8;
+    let outcome = |key_count: u8, first: u8| {
+        let mut body = body.clone();
+        body[at + 3] = key_count;
+        body[at + 5] = first;
+        outcome(OutcomeKind::Prepared, &body).prepared(Version::V4).map(|_| ()).map_err(|error| error.kind())
+    };
+    assert_eq!(outcome(2, 1), Ok(()));
+    assert_eq!(outcome(2, 2), Err(field("key position", 2)));
+    assert_eq!(outcome(3, 1), Err(field("key count", 3)));
+}
+
+#[test]
 fn inet_has_four_or_sixteen_bytes() {
     assert_eq!(read_inet(&[127, 0, 0, 1]), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     assert_eq!(read_inet(&[0; 16]), Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));

@@ -534,15 +534,18 @@ impl<'a> Session<'a> {
         Err(End::Cut(Cut::Close))
     }
 
-    fn note(&mut self, envelope: &Envelope<'_>, body: Body<'_>, text: &Text) {
+    fn note(&mut self, envelope: &Envelope<'_>, mut body: Body<'_>, text: &Text) {
         let bytes = text.bytes.as_deref().unwrap_or_else(|| plain_text(envelope.header.opcode, body));
         let bytes = bytes.get(..LOG_TEXT_BYTES).unwrap_or(bytes);
+        let has_metadata_id = envelope.header.opcode == Opcode::Execute && self.version == Version::V5;
+        let metadata_id = if has_metadata_id { body.short_bytes().and_then(|_| body.short_bytes()) } else { None };
         self.log.push(Received {
             connection: self.link.id,
             version: self.version,
             opcode: envelope.header.opcode,
             stream: envelope.header.stream,
             text: String::from_utf8_lossy(bytes).into_owned(),
+            metadata_id: metadata_id.unwrap_or_default().to_vec(),
         });
         if self.log.len() > self.shared.log_max {
             self.shared.append_log(&mut self.log);

@@ -55,6 +55,8 @@ pub struct Received {
     /// The text of a QUERY, a PREPARE, or of the statement of an EXECUTE; the options of a STARTUP
     /// as `KEY=VALUE`, separated by blanks. Else empty. At most a kilobyte.
     pub text: String,
+    /// The id of the result's description in an EXECUTE from v5 on. Else empty.
+    pub metadata_id: Vec<u8>,
 }
 
 /// The number of waiting requests of a server or of one connection, and its maximum.

@@ -1,7 +1,7 @@
 //! Whole sessions with the clock, sockets and tasks of the test.
 
 use super::*;
-use crate::mux::{Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
+use crate::mux::{ClusterEvent, Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
 use crate::{Platform, SetupError};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -33,6 +33,8 @@ struct Rig {
     full: bool,
     /// The version of the first envelope on each connection.
     versions: Arc<Mutex<Vec<u8>>>,
+    /// The number of events that arrive after a connection's script, at once.
+    flood: Arc<AtomicU32>,
 }
 
 /// A platform that does nothing unless the test advances it.
@@ -45,10 +47,18 @@ struct Socket {
     full: bool,
     /// The list that receives the version of the first envelope; `None` after that.
     versions: Option<Arc<Mutex<Vec<u8>>>>,
+    flood: Arc<AtomicU32>,
 }
 
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let is_flood = self.script.is_empty()
+            && self.flood.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        if is_flood {
+            let event = envelope(-1, EVENT, b"whatever");
+            buf[..event.len()].copy_from_slice(&event);
+            return Poll::Ready(Ok(event.len()));
+        }
         let Some(left) = self.heard.checked_sub(1) else { return Poll::Pending };
         let Some(bytes) = self.script.pop_front() else { return Poll::Pending };
         self.heard = left;
@@ -127,7 +137,8 @@ impl Platform for Still {
     async fn connect_tcp(&self, _: SocketAddr) -> io::Result<Socket> {
         let made = self.with(|rig| {
             let (full, versions) = (rig.full, Some(Arc::clone(&rig.versions)));
-            rig.scripts.pop_front().map(|script| Socket { script, heard: 0, full, versions })
+            let flood = Arc::clone(&rig.flood);
+            rig.scripts.pop_front().map(|script| Socket { script, heard: 0, full, versions, flood })
         });
         match made {
             Some(socket) => Ok(socket),
@@ -262,6 +273,37 @@ fn events_of_a_server_are_ignored() {
     let Poll::Ready(Ok(reply)) = poll(&mut query) else { panic!("its answer") };
     assert_eq!(reply.body(), VOID);
     assert_eq!((stage.connections(), stage.told()), (1, (0, Vec::new())));
+}
+
+/// The task of the control connection reads once each time that it is polled.
+#[test]
+fn flood_of_events_does_not_keep_other_tasks_from_running() {
+    let stage = Stage::new(SessionOptions::contact_points(["a"]), [handshake(&[], &[])]);
+    let flood = stage.platform.with(|rig| Arc::clone(&rig.flood));
+    flood.store(1000, Ordering::Relaxed);
+    stage.platform.run();
+    let read = 1000 - flood.load(Ordering::Relaxed);
+    assert!((1..=20).contains(&read), "{read}");
+}
+
+/// A limit that the options do not set: without the control connection nothing is discovered.
+#[test]
+fn control_connection_without_an_answer_is_left() {
+    let options = SessionOptions::contact_points(["a"]).connect_timeout(None);
+    let mut stage = Stage::new(options, [Script::new()]);
+    let platform = stage.platform.clone();
+    let mut causes = || {
+        platform.run();
+        core::iter::from_fn(|| stage.events.try_next())
+            .filter_map(|notice| match notice {
+                Notice::Event { event: Event::Cluster(ClusterEvent::ControlFailed { cause }), .. } => Some(cause),
+                Notice::Event { .. } | Notice::Lagged { .. } => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(causes(), []);
+    platform.with(|rig| rig.now += Duration::from_secs(5));
+    assert_eq!(causes(), [Cause::NetworkTimeout]);
 }
 
 #[test]
