@@ -169,7 +169,7 @@ pub struct Transaction<P> {
     recovery_token: Vec<u8>,
     /// A commit may have been executed.
     is_commit_sent: bool,
-    /// A command has failed with the label `TransientTransactionMisuse`.
+    /// A command has failed with the label `TransientTransactionError`.
     is_transient: bool,
 }
 
@@ -313,7 +313,7 @@ impl<P> Transaction<P> {
     }
 
     /// Records the error of a command, or of an attempt to end the transaction, with all its labels.
-    /// After `TransientTransactionMisuse` and `UnknownTransactionCommitResult`, the pin is dropped:
+    /// After `TransientTransactionError` and `UnknownTransactionCommitResult`, the pin is dropped:
     /// its router may be unreachable.
     ///
     /// Source: Transactions, "When to unpin".
@@ -356,7 +356,7 @@ impl<P> Transaction<P> {
         matches!(self.state, TransactionState::Starting | TransactionState::InProgress)
     }
 
-    /// Whether a command has failed with the label `TransientTransactionMisuse`: the transaction as a
+    /// Whether a command has failed with the label `TransientTransactionError`: the transaction as a
     /// whole may be retried.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
