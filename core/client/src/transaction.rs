@@ -264,15 +264,14 @@ impl<P: Platform> Client<P> {
         is_end: bool,
     ) -> Result<Guard<'c, Net<P>>, Error> {
         loop {
+            // First, because a pinned connection is lost with a future that is dropped.
+            attempts.pause().await;
             let server = match session.take_pin() {
                 None => return attempts.next().await,
-                Some(Pin::Connection(connection)) => {
-                    attempts.pause().await;
-                    match connection.resume(self, deadline) {
-                        Some(guard) => return Ok(guard),
-                        None => continue,
-                    }
-                }
+                Some(Pin::Connection(connection)) => match connection.resume(self, deadline) {
+                    Some(guard) => return Ok(guard),
+                    None => continue,
+                },
                 Some(Pin::Router(server)) => server,
             };
             let error = match attempts.next_on(server).await {

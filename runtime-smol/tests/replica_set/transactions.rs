@@ -1,7 +1,7 @@
 //! Transactions, snapshot reads and cursors in explicit sessions: the commands that the servers
 //! receive.
 
-use super::support::{client, eventually, known, options, ping, refused, run, sent, server_type, still_set};
+use super::support::{client, eventually, known, options, ping, ping_with, refused, run, sent, server_type, still_set};
 use alloc::sync::Arc;
 use bson::{Bson, Document, doc};
 use core::future::Future;
@@ -17,6 +17,7 @@ use poolhouse_tests::fake::balancer::FakeBalancer;
 use poolhouse_tests::fake::mongoses::FakeMongoses;
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Received};
+use smol::future::FutureExt as _;
 
 const UNKNOWN: &str = "UnknownTransactionCommitResult";
 const TRANSIENT: &str = "TransientTransactionError";
@@ -239,8 +240,7 @@ fn overloaded_server_gets_the_same_commit_again() {
         let (_set, primary, client) = set_with(|_| {}).await;
         let mut session = started(&client);
         insert(&mut session).await.expect("a reply");
-        let labels = ["SystemOverloadedError", "RetryableError"];
-        primary.set_fail_point(once(&["commitTransaction"]).error(462).labels(&labels));
+        primary.set_fail_point(overloaded("commitTransaction"));
         session.commit_transaction().await.expect("the second attempt succeeds");
         let commits = sent(&primary, "commitTransaction");
         assert_eq!(commits.iter().map(|commit| field(commit, "writeConcern")).collect::<Vec<_>>(), [None, None]);
@@ -254,8 +254,7 @@ fn overloaded_server_gets_the_first_command_again_as_the_first() {
     run(async {
         let (_set, primary, client) = set_with(|_| {}).await;
         let mut session = started(&client);
-        let labels = ["SystemOverloadedError", "RetryableError"];
-        primary.set_fail_point(once(&["insert"]).error(462).labels(&labels));
+        primary.set_fail_point(overloaded("insert"));
         insert(&mut session).await.expect("the second attempt succeeds");
         insert(&mut session).await.expect("a reply");
         session.commit_transaction().await.expect("it is committed");
@@ -638,6 +637,44 @@ fn connection_of_a_committed_transaction_is_returned_before_the_next_command() {
             session.commit_transaction().await.expect("it is committed");
         }
         drop(session);
+        client.close().await;
+    });
+}
+
+fn overloaded(command: &str) -> FailPoint {
+    once(&[command]).error(462).labels(&["SystemOverloadedError", "RetryableError"])
+}
+
+/// A command that is dropped after 20 ms is in the pause before its second attempt, or was not
+/// answered yet: then its connection is lost.
+#[test]
+fn command_that_is_dropped_in_a_pause_leaves_its_connection_to_the_transaction() {
+    run(async {
+        let (balancer, client) = balanced(1);
+        let mut is_kept = false;
+        for _ in 0..20 {
+            let mut session = started(&client);
+            insert(&mut session).await.expect("a reply");
+            for backend in balancer.backends() {
+                backend.set_fail_point(overloaded("insert"));
+            }
+            let limit = async {
+                smol::Timer::after(Duration::from_millis(20)).await;
+                true
+            };
+            let is_dropped = async { insert(&mut session).await.is_err() }.or(limit).await;
+            for backend in balancer.backends() {
+                backend.set_fail_point(FailPoint::new(FailPointMode::Off, &[]));
+            }
+            let other = ping_with(&client, CommandOptions::new().timeout(Duration::from_millis(100))).await;
+            is_kept |= is_dropped && other.is_err();
+            drop(session);
+            eventually("the connection is returned", || in_use(&client) == 0).await;
+            if is_kept {
+                break;
+            }
+        }
+        assert!(is_kept, "no other command has its connection");
         client.close().await;
     });
 }
