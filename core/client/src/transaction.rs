@@ -196,8 +196,8 @@ impl<P: Platform> SessionState<P> {
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
             body.int32(if is_commit { "commitTransaction" } else { "abortTransaction" }, 1)?;
             write_concern(body, options.write_concern.as_ref(), is_repeated)?;
-            if let Some(time) = options.max_commit_time.filter(|_| is_commit) {
-                body.int64("maxTimeMS", millis(time))?;
+            if let Some(time_ms) = options.max_commit_time.filter(|_| is_commit).and_then(millis) {
+                body.int64("maxTimeMS", time_ms)?;
             }
             let token = own.transaction.recovery_token();
             token.map_or(Ok(()), |token| body.raw_document("recoveryToken", token).map(drop))
@@ -229,14 +229,16 @@ fn write_concern(
             document.boolean("j", journal)?;
         }
         let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
-        let timeout_ms = concern.w_timeout.map(millis).or(default_ms);
+        let timeout_ms = concern.w_timeout.map_or(default_ms, millis);
         timeout_ms.map_or(Ok(()), |timeout_ms| document.int64("wtimeout", timeout_ms).map(drop))
     };
     body.document("writeConcern", write).map(drop)
 }
 
-fn millis(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+/// Returns a time limit for a server, in milliseconds: at least 1, because 0 is no limit. `None` if
+/// it is longer than servers accept, so no limit is sent.
+fn millis(limit: Duration) -> Option<i64> {
+    i32::try_from(limit.as_millis().max(1)).ok().map(i64::from)
 }
 
 const fn misuse(error: TransactionMisuse) -> Error {

@@ -235,6 +235,35 @@ fn commit_is_retried_with_a_majority_whatever_the_options_are() {
 }
 
 #[test]
+fn limits_of_a_commit_are_sent_as_servers_accept_them() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = session(&client);
+        let day = Duration::from_secs(24 * 60 * 60);
+        let cases = [
+            (Duration::from_micros(10), Some(1_i64)),
+            (Duration::from_micros(2_500), Some(2)),
+            (day, Some(86_400_000)),
+            (100 * day, None),
+        ];
+        for (limit, expected) in cases {
+            let concern = WriteConcern { w: Some(W::Nodes(1)), w_timeout: Some(limit), ..WriteConcern::default() };
+            let options = TransactionOptions::new().write_concern(concern).max_commit_time(limit);
+            session.start_transaction(options).expect("no transaction is open");
+            insert(&mut session).await.expect("a reply");
+            session.commit_transaction().await.expect("it is committed");
+            let commit = sent(&primary, "commitTransaction").pop().expect("a commit");
+            assert_eq!(field(&commit, "maxTimeMS"), expected.map(Bson::from), "{limit:?}");
+            let mut concern = doc! { "w": 1_i64 };
+            concern.extend(expected.map(|limit_ms| ("wtimeout".to_owned(), limit_ms.into())));
+            assert_eq!(field(&commit, "writeConcern"), Some(concern.into()), "{limit:?}");
+        }
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
 fn overloaded_server_gets_the_same_commit_again() {
     run(async {
         let (_set, primary, client) = set_with(|_| {}).await;
