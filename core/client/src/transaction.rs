@@ -20,7 +20,8 @@ use poolhouse_uri::W;
 use poolhouse_wire::bson::DocumentWriter;
 use poolhouse_wire::{EncodeError, Labels};
 
-/// `wtimeout` of a repeated commit without one, in milliseconds.
+/// `wtimeout` of a repeated commit without one, in milliseconds. A commit with a time limit has no
+/// default, because that limit applies.
 ///
 /// Source: Transactions, "writeConcern for commitTransaction attempts".
 const REPEATED_COMMIT_TIMEOUT_MS: i64 = 10_000;
@@ -188,14 +189,16 @@ impl<P: Platform> SessionState<P> {
     }
 
     /// Writes the command that ends the transaction. Returns whether a commit is repeated.
-    fn end_command(&mut self, is_commit: bool) -> Result<(Vec<u8>, bool), Error> {
+    ///
+    /// - `is_limited`: whether the operation has a time limit.
+    fn end_command(&mut self, is_commit: bool, is_limited: bool) -> Result<(Vec<u8>, bool), Error> {
         let Some(own) = &mut self.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         let is_repeated = is_commit && own.transaction.send_commit();
         let options = &own.transaction_options;
         let mut command = Vec::new();
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
             body.int32(if is_commit { "commitTransaction" } else { "abortTransaction" }, 1)?;
-            write_concern(body, options.write_concern.as_ref(), is_repeated)?;
+            write_concern(body, options.write_concern.as_ref(), is_repeated, is_limited)?;
             if let Some(time_ms) = options.max_commit_time.filter(|_| is_commit).and_then(millis) {
                 body.int64("maxTimeMS", time_ms)?;
             }
@@ -212,6 +215,7 @@ fn write_concern(
     body: &mut DocumentWriter<'_, Vec<u8>>,
     concern: Option<&WriteConcern>,
     is_repeated: bool,
+    is_limited: bool,
 ) -> Result<(), EncodeError> {
     let default = WriteConcern::default();
     let concern = concern.unwrap_or(&default);
@@ -228,7 +232,7 @@ fn write_concern(
         if let Some(journal) = concern.journal {
             document.boolean("j", journal)?;
         }
-        let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
+        let default_ms = (is_repeated && !is_limited).then_some(REPEATED_COMMIT_TIMEOUT_MS);
         let timeout_ms = concern.w_timeout.map_or(default_ms, millis);
         timeout_ms.map_or(Ok(()), |timeout_ms| document.int64("wtimeout", timeout_ms).map(drop))
     };
@@ -313,7 +317,7 @@ impl<P: Platform> Client<P> {
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let (command, is_repeated) = session.end_command(is_commit)?;
+            let (command, is_repeated) = session.end_command(is_commit, deadline.is_some())?;
             let additions = session.begin_end(self);
             let parts =
                 Parts { database: "admin", command: connection::checked(&command)?, preference: None, additions };

@@ -206,11 +206,17 @@ fn commit_is_retried_with_a_majority_whatever_the_options_are() {
             options.write_concern.w_timeout = Some(Duration::from_millis(700));
         })
         .await;
+        let mut options = client.options().clone();
+        options.timeout = None;
+        let unlimited = self::client(options);
+        known(&unlimited, &set).await;
         let mut written = 0;
-        for (point, has_timeout) in
-            [(once(&["commitTransaction"]).close(), true), (once(&["commitTransaction"]).error(91), false)]
-        {
-            let mut session = session(&client);
+        for (client, point, has_timeout, w_timeout) in [
+            (&client, once(&["commitTransaction"]).close(), true, Some(700_i64)),
+            (&unlimited, once(&["commitTransaction"]).error(91), false, Some(10_000)),
+            (&client, once(&["commitTransaction"]).error(91), false, None),
+        ] {
+            let mut session = session(client);
             let options = match has_timeout {
                 true => TransactionOptions::new(),
                 false => TransactionOptions::new().write_concern(WriteConcern::default()),
@@ -224,13 +230,14 @@ fn commit_is_retried_with_a_majority_whatever_the_options_are() {
             let commits = sent(&primary, "commitTransaction").split_off(before);
             assert_eq!(commits.len(), 2, "{point:?}");
             assert_eq!(field(&commits[0], "txnNumber"), field(&commits[1], "txnNumber"));
-            let expected = if has_timeout { 700_i64 } else { 10_000 };
-            let repeated = doc! { "w": "majority", "wtimeout": expected };
+            let mut repeated = doc! { "w": "majority" };
+            repeated.extend(w_timeout.map(|limit_ms| ("wtimeout".to_owned(), limit_ms.into())));
             assert_eq!(field(&commits[1], "writeConcern"), Some(repeated.into()), "{point:?}");
-            assert_eq!(count(&client).await, written);
-            known(&client, &set).await;
+            assert_eq!(count(client).await, written);
+            known(client, &set).await;
         }
         client.close().await;
+        unlimited.close().await;
     });
 }
 
