@@ -162,12 +162,14 @@ impl<P: Platform> SessionState<P> {
 
     /// Adds the label of a failed command of the transaction to its error, and records the error.
     pub(super) fn failed(&mut self, error: Error) -> Error {
-        if self.in_transaction() { self.labelled(error, false, false) } else { error }
+        if self.in_transaction() { self.labelled(error, false, false, false) } else { error }
     }
 
     /// - `is_commit`: whether the command was the commit.
+    /// - `is_repeated`: whether an earlier commit may have been executed. Then the refusal of this one
+    ///   leaves the outcome unknown.
     /// - `is_retryable`: whether it may be repeated after this error.
-    fn labelled(&mut self, error: Error, is_commit: bool, is_retryable: bool) -> Error {
+    fn labelled(&mut self, error: Error, is_commit: bool, is_repeated: bool, is_retryable: bool) -> Error {
         let Some(own) = &mut self.own else { return error };
         let failure = match &error {
             Error::Operation(error) if is_unanswered(error) => Some(TransactionFailure::NoReply),
@@ -181,7 +183,11 @@ impl<P: Platform> SessionState<P> {
             | Error::Cursor(_)
             | Error::Bson(_) => None,
         };
-        let error = error.with_label(failure.map_or(Labels::NONE, |failure| failure.label(is_commit)));
+        let is_refused = error.is_retryable() || error.is_overload();
+        let mut error = error.with_label(failure.map_or(Labels::NONE, |failure| failure.label(is_commit)));
+        if is_commit && is_repeated && is_refused {
+            error = error.with_label(Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT);
+        }
         let known = [Labels::TRANSIENT_TRANSACTION_ERROR, Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT];
         let has = |label: &Labels| label.names().all(|name| error.has_label(name));
         own.transaction.handle_error(known.into_iter().filter(has).fold(Labels::NONE, Labels::union));
@@ -312,7 +318,7 @@ impl<P: Platform> Client<P> {
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
-                Err(error) => return Err(session.labelled(error, is_commit, false)),
+                Err(error) => return Err(session.labelled(error, is_commit, false, false)),
             };
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
@@ -331,7 +337,7 @@ impl<P: Platform> Client<P> {
                     own.transaction.handle_commit_refused(is_repeated);
                 }
             }
-            let error = session.labelled(error, is_commit, is_repeatable);
+            let error = session.labelled(error, is_commit, is_repeated, is_repeatable);
             if !error.has_label("UnknownTransactionCommitResult") && !error.has_label("TransientTransactionError") {
                 session.keep(self, guard);
             }

@@ -334,6 +334,27 @@ fn failed_commits_have_the_label_of_an_unknown_result() {
     });
 }
 
+/// The refusal of a repeated commit does not state the outcome of the first one.
+#[test]
+fn refusal_of_a_repeated_commit_has_the_label_of_an_unknown_result() {
+    run(async {
+        let (set, primary, client) = set_with(|options| options.max_adaptive_retries = 0).await;
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        primary.set_fail_point(overloaded("commitTransaction"));
+        assert!(!refused(session.commit_transaction().await).has_label(UNKNOWN), "no commit was executed");
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(2), &["commitTransaction"]).close());
+        assert!(refused(session.commit_transaction().await).has_label(UNKNOWN));
+        known(&client, &set).await;
+        primary.set_fail_point(overloaded("commitTransaction"));
+        let error = refused(session.commit_transaction().await);
+        assert!(error.is_overload() && error.has_label(UNKNOWN), "{error:?}");
+        session.commit_transaction().await.expect("it can be repeated");
+        drop(session);
+        client.close().await;
+    });
+}
+
 /// A command is not retried, although it would be outside of a transaction.
 #[test]
 fn commands_that_get_no_reply_have_the_label_of_a_transient_error() {
