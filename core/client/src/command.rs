@@ -233,7 +233,9 @@ impl<P: Platform> Client<P> {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.failed(error)),
             };
-            let sent = guard.preference_to_send(read_preference, self.options().direct_connection);
+            // Servers accept no other mode than `primary` in a transaction.
+            let direct = self.options().direct_connection && !in_transaction;
+            let sent = guard.preference_to_send(read_preference, direct);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }

@@ -334,6 +334,25 @@ fn failed_commits_have_the_label_of_an_unknown_result() {
     });
 }
 
+#[test]
+fn direct_connection_adds_no_read_preference_in_a_transaction() {
+    run(async {
+        let (set, primary, other) = set_with(|_| {}).await;
+        other.close().await;
+        let client = client(options(&format!("mongodb://{}/?directConnection=true", primary.address())));
+        let mut session = session(&client);
+        insert(&mut session).await.expect("a reply");
+        session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+        insert(&mut session).await.expect("a reply");
+        session.commit_transaction().await.expect("it is committed");
+        let mode = doc! { "mode": "primaryPreferred" };
+        let sent: Vec<_> = sent(&primary, "insert").iter().map(|it| field(it, "$readPreference")).collect();
+        assert_eq!(sent, [Some(mode.into()), None]);
+        drop((session, set));
+        client.close().await;
+    });
+}
+
 /// The refusal of a repeated commit does not state the outcome of the first one.
 #[test]
 fn refusal_of_a_repeated_commit_has_the_label_of_an_unknown_result() {
