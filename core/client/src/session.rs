@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
-use poolhouse_core::session::transaction::{Transaction, TransactionRole, TransactionState};
+use poolhouse_core::session::transaction::{Transaction, TransactionRole};
 use poolhouse_core::session::{ClusterTime, ServerSession, SessionPool};
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{Guard, append_read_preference};
@@ -604,7 +604,7 @@ impl<P: Platform> ClientSession<P> {
 
 impl<P: Platform> Drop for ClientSession<P> {
     fn drop(&mut self) {
-        if self.own().is_some_and(|own| own.transaction.state() == TransactionState::InProgress) {
+        if self.own().is_some_and(|own| own.transaction.owes_abort()) {
             return self.abort_in_background();
         }
         self.state.end(&self.client);

@@ -117,8 +117,7 @@ impl<P: Platform> SessionState<P> {
         self.own.as_ref().filter(|own| own.transaction.is_open())?.transaction_deadline
     }
 
-    /// Returns what the next command of the transaction must use. A router stays pinned, unless the
-    /// transaction was aborted.
+    /// Returns what the next command of the transaction must use. A router stays pinned.
     fn take_pin(&mut self) -> Option<Pin<P>> {
         let transaction = &mut self.own.as_mut()?.transaction;
         let pin = transaction.take_pin()?;
@@ -332,8 +331,11 @@ impl<P: Platform> Client<P> {
                 return Ok(());
             };
             let is_repeatable = is_repeatable_write(&attempts, &error, &guard);
-            if let Some(own) = session.own.as_mut().filter(|_| is_commit) {
-                if error.is_retryable() || error.is_overload() {
+            if let Some(own) = &mut session.own {
+                if !is_commit {
+                    // Another attempt may use another router.
+                    own.transaction.take_pin();
+                } else if error.is_retryable() || error.is_overload() {
                     own.transaction.handle_commit_refused(is_repeated);
                 }
             }
@@ -418,7 +420,8 @@ impl<P: Platform> ClientSession<P> {
     }
 
     /// Aborts the transaction. If no command was sent in it, none is sent. Errors of the command are
-    /// ignored: the server aborts a transaction that is not used after some time.
+    /// ignored: the server aborts a transaction that is not used after some time. If the future is
+    /// dropped, the session aborts the transaction in the background when it is dropped.
     ///
     /// # Errors
     ///
@@ -432,7 +435,7 @@ impl<P: Platform> ClientSession<P> {
             let deadline = self.client.deadline(self.client.options().timeout);
             let _: Result<(), Error> = self.client.end_transaction(&mut self.state, false, deadline).await;
             if let Some(own) = &mut self.state.own {
-                own.transaction.take_pin();
+                own.transaction.handle_abort_ended();
             }
         }
         Ok(())
@@ -534,7 +537,7 @@ impl<P: Platform> ClientSession<P> {
         let (client, mut state) = (self.client.clone(), core::mem::take(&mut self.state));
         self.client.in_background(async move {
             if let Some(own) = &mut state.own {
-                // Its state allows it.
+                // Refused if an earlier abort is outstanding, which this one replaces.
                 let _: Result<bool, TransactionMisuse> = own.transaction.begin_abort();
             }
             let deadline = client.kill_deadline(None);

@@ -171,6 +171,8 @@ pub struct Transaction<P> {
     is_commit_sent: bool,
     /// A command has failed with the label `TransientTransactionError`.
     is_transient: bool,
+    /// The command that aborts it has begun, and has not ended.
+    is_aborting: bool,
 }
 
 impl<P> Default for Transaction<P> {
@@ -190,6 +192,7 @@ impl<P> Transaction<P> {
             recovery_token: Vec::new(),
             is_commit_sent: false,
             is_transient: false,
+            is_aborting: false,
         }
     }
 
@@ -253,6 +256,7 @@ impl<P> Transaction<P> {
     }
 
     /// Begins to abort: `Starting`, `InProgress -> Aborted`. Returns whether a command must be sent.
+    /// Then the abort is outstanding until [`Transaction::handle_abort_ended`].
     ///
     /// # Errors
     ///
@@ -269,7 +273,17 @@ impl<P> Transaction<P> {
             TransactionState::InProgress => true,
         };
         self.state = TransactionState::Aborted;
+        self.is_aborting = is_sent;
         Ok(is_sent)
+    }
+
+    /// Records the end of the command that aborts the transaction, whatever its outcome. The pin is
+    /// dropped.
+    ///
+    /// Source: Transactions, "When to unpin".
+    pub fn handle_abort_ended(&mut self) {
+        self.is_aborting = false;
+        self.pin = None;
     }
 
     /// Records that a commit is sent, and returns whether it must be acknowledged by a majority: an
@@ -324,11 +338,14 @@ impl<P> Transaction<P> {
         }
     }
 
-    /// Pins the transaction, if it is open or committed: all its further commands use the pin.
+    /// Pins the transaction, if it is open, committed, or its abort is outstanding: all its further
+    /// commands use the pin.
     ///
     /// Source: Transactions, "Mongos Pinning"; Load Balancers, "Behaviour With Transactions".
     pub fn pin(&mut self, pin: P) {
-        if matches!(self.state, TransactionState::InProgress | TransactionState::Committed { is_empty: false }) {
+        let is_open =
+            matches!(self.state, TransactionState::InProgress | TransactionState::Committed { is_empty: false });
+        if is_open || self.is_aborting {
             self.pin = Some(pin);
         }
     }
@@ -361,6 +378,13 @@ impl<P> Transaction<P> {
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         self.is_transient
+    }
+
+    /// Whether the transaction may be open on a server, unless it was committed: its session must abort
+    /// it before it ends.
+    #[must_use]
+    pub const fn owes_abort(&self) -> bool {
+        self.is_aborting || matches!(self.state, TransactionState::InProgress)
     }
 
     /// Returns the transaction number; `None` before the first command.

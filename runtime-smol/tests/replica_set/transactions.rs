@@ -435,6 +435,33 @@ fn dropped_session_aborts_its_transaction_in_the_background() {
     });
 }
 
+/// Polls a future once, and drops it.
+async fn poll_once(future: impl Future) {
+    let mut future = pin!(future);
+    core::future::poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// The only connection is in use, so the abort is not sent before its future is dropped.
+#[test]
+fn dropped_abort_is_sent_when_its_session_is_dropped() {
+    run(async {
+        let (_set, primary, client) = set_with(|options| options.pool.max_pool_size = 1).await;
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        let connection = client.check_out().await.expect("a connection");
+        poll_once(session.abort_transaction()).await;
+        drop(session);
+        assert_eq!(primary.count_of("abortTransaction"), 0);
+        drop(connection);
+        eventually("it is aborted", || primary.count_of("abortTransaction") == 1).await;
+        client.close().await;
+    });
+}
+
 #[test]
 fn with_transaction_repeats_it_after_a_transient_error() {
     run(async {
@@ -824,14 +851,7 @@ fn cursor_of_a_session_ends_when_a_request_for_a_batch_is_dropped() {
             cursor.try_next().await.expect("a document of the first batch");
         }
         primary.set_fail_point(once(&["getMore"]).block(Duration::from_millis(200)));
-        {
-            let mut next = pin!(cursor.try_next());
-            core::future::poll_fn(|context| {
-                assert!(next.as_mut().poll(context).is_pending());
-                Poll::Ready(())
-            })
-            .await;
-        }
+        poll_once(cursor.try_next()).await;
         let error = refused(cursor.try_next().await);
         assert!(matches!(error, Error::Cursor(_)), "{error}");
         assert!(cursor.try_next().await.expect("it has ended").is_none());

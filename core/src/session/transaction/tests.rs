@@ -26,6 +26,7 @@ fn committed() -> Subject {
 fn aborted() -> Subject {
     let mut transaction = in_progress();
     assert_eq!(transaction.begin_abort(), Ok(true));
+    transaction.handle_abort_ended();
     transaction
 }
 
@@ -77,6 +78,25 @@ fn every_call_in_every_state_is_allowed_or_refused() {
                 assert_eq!(transaction.state(), before, "a refused call changes nothing");
             }
         }
+    }
+}
+
+#[test]
+fn abort_is_owed_until_its_command_has_ended() {
+    let mut transaction = in_progress();
+    transaction.pin("router");
+    assert!(transaction.owes_abort());
+    assert_eq!(transaction.begin_abort(), Ok(true));
+    assert!(transaction.owes_abort(), "the command may not have been sent");
+    assert_eq!(transaction.take_pin(), Some("router"));
+    transaction.pin("router");
+    assert_eq!(transaction.pinned(), Some(&"router"), "the command may be repeated");
+    transaction.handle_abort_ended();
+    assert_eq!((transaction.owes_abort(), transaction.pinned()), (false, None));
+    let mut empty = started();
+    assert_eq!(empty.begin_abort(), Ok(false));
+    for transaction in [empty, started(), committed(), Subject::new()] {
+        assert!(!transaction.owes_abort(), "{transaction:?}");
     }
 }
 
