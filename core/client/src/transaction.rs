@@ -362,6 +362,28 @@ pub(super) fn is_repeatable_write<P: Platform>(
     is_own || error.is_retryable_write(version, is_router)
 }
 
+/// A session whose transaction has a time limit as a whole, until this value is dropped.
+struct LimitedSession<'s, P: Platform> {
+    session: &'s mut ClientSession<P>,
+}
+
+impl<'s, P: Platform> LimitedSession<'s, P> {
+    fn new(session: &'s mut ClientSession<P>, limit: Option<Instant>) -> Self {
+        if let Some(own) = &mut session.state.own {
+            own.transaction_deadline = limit;
+        }
+        Self { session }
+    }
+}
+
+impl<P: Platform> Drop for LimitedSession<'_, P> {
+    fn drop(&mut self) {
+        if let Some(own) = &mut self.session.state.own {
+            own.transaction_deadline = None;
+        }
+    }
+}
+
 impl<P: Platform> ClientSession<P> {
     /// Starts a transaction. Performs no I/O: the first command of the session starts it on the
     /// server. Until [`commit_transaction`](Self::commit_transaction) or
@@ -472,18 +494,6 @@ impl<P: Platform> ClientSession<P> {
     pub async fn with_transaction<T, E: From<Error>>(
         &mut self,
         options: TransactionOptions,
-        work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
-    ) -> Result<T, E> {
-        let outcome = self.retry_transaction(options, work).await;
-        if let Some(own) = &mut self.state.own {
-            own.transaction_deadline = None;
-        }
-        outcome
-    }
-
-    async fn retry_transaction<T, E: From<Error>>(
-        &mut self,
-        options: TransactionOptions,
         mut work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
         let begun = self.client.now();
@@ -492,17 +502,17 @@ impl<P: Platform> ClientSession<P> {
         let mut retry = 0;
         loop {
             self.start_transaction(options.clone())?;
-            if let Some(own) = &mut self.state.own {
-                own.transaction_deadline = timeout.map(|_| limit);
-            }
-            let error = match work(self).await {
-                Ok(value) if !self.in_transaction() => return Ok(value),
-                Ok(value) => match self.commit_until(limit).await {
+            let limited = LimitedSession::new(self, timeout.map(|_| limit));
+            let session = &mut *limited.session;
+            let error = match work(session).await {
+                Ok(value) if !session.in_transaction() => return Ok(value),
+                Ok(value) => match session.commit_until(limit).await {
                     Ok(()) => return Ok(value),
                     Err(error) => E::from(error),
                 },
                 Err(error) => error,
             };
+            drop(limited);
             let is_transient = self.state.own.as_ref().is_some_and(|own| own.transaction.is_transient());
             if self.in_transaction() {
                 self.abort_transaction().await?;

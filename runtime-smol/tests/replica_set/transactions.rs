@@ -1,7 +1,9 @@
 //! Transactions, snapshot reads and cursors in explicit sessions: the commands that the servers
 //! receive.
 
-use super::support::{client, eventually, known, options, ping, ping_with, refused, run, sent, server_type, still_set};
+use super::support::{
+    PATIENCE, client, eventually, known, options, ping, ping_with, refused, run, sent, server_type, still_set,
+};
 use alloc::sync::Arc;
 use bson::{Bson, Document, doc};
 use core::future::Future;
@@ -566,6 +568,49 @@ fn with_transaction_ends_at_the_time_limit_of_the_client() {
         assert!(refused(outcome).has_label(TRANSIENT));
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         assert!(primary.count_of("insert") > 2);
+        client.close().await;
+    });
+}
+
+/// The time limit of the call, which is shorter than that of the command.
+#[test]
+fn nested_with_transaction_leaves_the_time_limit_of_the_outer_one() {
+    run(async {
+        let limit = Duration::from_millis(500);
+        let (_set, primary, client) = set_with(|options| options.timeout = Some(limit)).await;
+        primary.set_fail_point(once(&["insert"]).block(Duration::from_secs(5)));
+        let work = async |session: &mut ClientSession| {
+            let nested = session.with_transaction(TransactionOptions::new(), insert).await;
+            assert!(matches!(refused(nested), Error::Session(_)));
+            let longer = CommandOptions::new().timeout(PATIENCE);
+            session.run_command_with("db", one(), longer).await.map(drop)
+        };
+        let error = refused(session(&client).with_transaction(TransactionOptions::new(), work).await);
+        assert!(error.is_timeout(), "{error:?}");
+        client.close().await;
+    });
+}
+
+#[test]
+fn dropped_with_transaction_leaves_no_time_limit() {
+    run(async {
+        let limit = Duration::from_millis(1_500);
+        let (_set, _primary, client) = set_with(|options| options.timeout = Some(limit)).await;
+        let mut session = session(&client);
+        let begun = std::time::Instant::now();
+        let work = async |session: &mut ClientSession| {
+            insert(session).await?;
+            smol::future::pending::<Result<(), Error>>().await
+        };
+        let end = async {
+            smol::Timer::at(begun + limit).await;
+            Ok(())
+        };
+        session.with_transaction(TransactionOptions::new(), work).or(end).await.expect("it is dropped");
+        assert!(session.in_transaction());
+        session.commit_transaction().await.expect("it has a limit of its own");
+        assert_eq!(count(&client).await, 1);
+        drop(session);
         client.close().await;
     });
 }
