@@ -280,10 +280,11 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
             }
             let command = batches.get_more()?;
             let origin = Arc::clone(&batches.origin);
+            let state = &mut self.session.state;
             let deadline = origin.client.deadline(batches.timeout);
+            let deadline = deadline.into_iter().chain(state.transaction_deadline()).min();
             let mut reply = core::mem::take(&mut batches.reply);
             self.is_fetching = true;
-            let state = &mut self.session.state;
             let fetched = origin.fetch(state, &mut batches.connection, &command, deadline, &mut reply).await;
             self.is_fetching = false;
             batches.take_reply(fetched.map(|()| reply))?;

@@ -592,6 +592,27 @@ fn nested_with_transaction_leaves_the_time_limit_of_the_outer_one() {
 }
 
 #[test]
+fn cursor_has_the_time_limit_of_with_transaction() {
+    run(async {
+        let limit = Duration::from_millis(500);
+        let (_set, primary, client) = set_with(|options| options.timeout = Some(limit)).await;
+        filled(&client).await;
+        primary.set_fail_point(once(&["getMore"]).block(Duration::from_secs(5)));
+        let work = async |session: &mut ClientSession| {
+            let options = CommandOptions::new().timeout(PATIENCE);
+            let find = doc! { "find": "c", "batchSize": 3 };
+            let mut cursor: SessionCursor<'_> =
+                session.run_cursor_command("db", find, options, CursorOptions::new()).await?;
+            while cursor.try_next().await?.is_some() {}
+            Ok::<_, Error>(())
+        };
+        let error = refused(session(&client).with_transaction(TransactionOptions::new(), work).await);
+        assert!(error.is_timeout(), "{error:?}");
+        client.close().await;
+    });
+}
+
+#[test]
 fn dropped_with_transaction_leaves_no_time_limit() {
     run(async {
         let limit = Duration::from_millis(1_500);
