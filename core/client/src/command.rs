@@ -239,7 +239,13 @@ impl<P: Platform> Client<P> {
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let additions = session.begin(self, &shape, &guard, numbered, txn_number)?;
+            let additions = match session.begin(self, &shape, &guard, numbered, txn_number) {
+                Ok(additions) => additions,
+                Err(error) => {
+                    session.keep(self, guard);
+                    return Err(session.failed(error));
+                }
+            };
             if txn_number.is_some() && additions.txn_number.is_none() {
                 // This server would execute the write again.
                 if let Some(error) = attempts.take_error() {

@@ -732,7 +732,13 @@ async fn begin<P: Platform>(
     timeout: Option<Duration>,
 ) -> Result<First<P>, Error> {
     let reply = reply_of(&guard)?;
-    let Batch { id, namespace, elements: rest } = Batch::parse(reply, "firstBatch")?;
+    let Batch { id, namespace, elements: rest } = match Batch::parse(reply, "firstBatch") {
+        Ok(batch) => batch,
+        Err(error) => {
+            session.keep(client, guard);
+            return Err(session.failed(error));
+        }
+    };
     if !collection(namespace, database).is_empty() {
         let (namespace, reply) = (namespace.to_owned(), reply.as_bytes().to_vec());
         let server = guard.server().clone();

@@ -814,6 +814,28 @@ fn overloaded(command: &str) -> FailPoint {
     once(&[command]).error(462).labels(&["SystemOverloadedError", "RetryableError"])
 }
 
+#[test]
+fn error_of_the_client_leaves_its_connection_to_the_transaction() {
+    run(async {
+        let (balancer, client) = balanced(10);
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        let own = doc! { "ping": 1, "lsid": {} };
+        assert!(matches!(refused(session.run_command("db", own).await), Error::Session(_)));
+        assert_eq!(in_use(&client), 1);
+        for backend in balancer.backends() {
+            backend.set_fail_point(once(&["find"]).reply(doc! { "ok": 1 }));
+        }
+        let (find, options) = (doc! { "find": "c" }, CommandOptions::new());
+        let outcome = session.run_cursor_command::<Document>("db", find, options, CursorOptions::new()).await;
+        assert!(matches!(refused(outcome), Error::Cursor(_)));
+        assert_eq!(in_use(&client), 1);
+        session.commit_transaction().await.expect("it is committed");
+        drop(session);
+        client.close().await;
+    });
+}
+
 /// A command that is dropped after 20 ms is in the pause before its second attempt, or was not
 /// answered yet: then its connection is lost.
 #[test]
