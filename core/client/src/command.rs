@@ -264,7 +264,7 @@ impl<P: Platform> Client<P> {
                     is_numbered && is_repeatable_write(&attempts, &error, &guard)
                 }
             };
-            session.handle_attempt_failed(&error, &additions);
+            session.handle_attempt_failed(&guard, &error, &additions);
             session.keep(self, guard);
             if let Err(error) = attempts.failed_and(error, is_repeatable) {
                 return Err(session.failed(error));

@@ -279,7 +279,7 @@ pub(super) async fn run_once<P: Platform>(
     let additions = session.begin(client, &shape, guard, false, None)?;
     let parts = Parts { database, command, preference, additions };
     exchange(guard, client, session, &parts, false).await.map_err(|error| {
-        session.handle_attempt_failed(&error, &additions);
+        session.handle_attempt_failed(guard, &error, &additions);
         session.failed(error)
     })
 }

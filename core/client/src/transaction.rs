@@ -152,9 +152,12 @@ impl<P: Platform> SessionState<P> {
     }
 
     /// Records the error of an attempt that may be followed by another one.
-    pub(super) fn handle_attempt_failed(&mut self, error: &Error, additions: &Additions) {
+    pub(super) fn handle_attempt_failed(&mut self, guard: &Guard<'_, Net<P>>, error: &Error, additions: &Additions) {
         let Some(own) = &mut self.own else { return };
-        if additions.role == Some(TransactionRole::First) && (error.is_retryable() || error.is_overload()) {
+        // A connection remains usable only if no reply is missing.
+        let is_unsent = error.operation().is_some() && guard.is_usable();
+        let is_refused = error.is_retryable() || error.is_overload();
+        if additions.role == Some(TransactionRole::First) && (is_unsent || is_refused) {
             own.transaction.handle_first_refused();
         }
     }

@@ -305,6 +305,26 @@ fn overloaded_server_gets_the_first_command_again_as_the_first() {
     });
 }
 
+/// The fake server receives commands of 48 MB at most.
+#[test]
+fn first_command_that_was_not_sent_is_repeated_as_the_first() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = started(&client);
+        let huge = doc! { "insert": "c", "documents": [{ "text": "x".repeat(49_000_000) }] };
+        let error = refused(session.run_command("db", huge).await);
+        assert!(matches!(error, Error::Operation(_)), "{error:?}");
+        assert!(session.in_transaction());
+        insert(&mut session).await.expect("a reply");
+        session.commit_transaction().await.expect("it is committed");
+        let inserts = sent(&primary, "insert");
+        assert_eq!(inserts.len(), 1);
+        assert_eq!(field(&inserts[0], "startTransaction"), Some(true.into()));
+        drop(session);
+        client.close().await;
+    });
+}
+
 #[test]
 fn failed_commits_have_the_label_of_an_unknown_result() {
     run(async {
