@@ -235,6 +235,13 @@ impl<P: Platform> SessionState<P> {
         }
     }
 
+    /// Records that a command has succeeded.
+    pub(super) fn handle_success(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.transaction.handle_success();
+        }
+    }
+
     /// Returns the server session to the pool of the client. In the child of a fork, the session
     /// belongs to the parent, and the lock of the pool may never be released.
     pub(super) fn end(&mut self, client: &Client<P>) {

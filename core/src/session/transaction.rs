@@ -169,7 +169,7 @@ pub struct Transaction<P> {
     recovery_token: Vec<u8>,
     /// A commit may have been executed.
     is_commit_sent: bool,
-    /// A command has failed with the label `TransientTransactionError`.
+    /// The last command other than the abort has failed with the label `TransientTransactionError`.
     is_transient: bool,
     /// The command that aborts it has begun, and has not ended.
     is_aborting: bool,
@@ -252,6 +252,7 @@ impl<P> Transaction<P> {
             TransactionState::Committed { is_empty } => is_empty,
         };
         self.state = TransactionState::Committed { is_empty };
+        self.is_transient = false;
         Ok(!is_empty)
     }
 
@@ -332,9 +333,22 @@ impl<P> Transaction<P> {
     ///
     /// Source: Transactions, "When to unpin".
     pub fn handle_error(&mut self, labels: Labels) {
-        self.is_transient = labels.contains(Labels::TRANSIENT_TRANSACTION_ERROR);
-        if self.is_transient || labels.contains(Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT) {
+        let is_transient = labels.contains(Labels::TRANSIENT_TRANSACTION_ERROR);
+        self.set_transient(is_transient);
+        if is_transient || labels.contains(Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT) {
             self.pin = None;
+        }
+    }
+
+    /// Records that a command, or an attempt to end the transaction, has succeeded.
+    pub fn handle_success(&mut self) {
+        self.set_transient(false);
+    }
+
+    /// The outcome of the abort is no reason to repeat the transaction, nor against it.
+    fn set_transient(&mut self, is_transient: bool) {
+        if self.state != TransactionState::Aborted {
+            self.is_transient = is_transient;
         }
     }
 
@@ -373,8 +387,9 @@ impl<P> Transaction<P> {
         matches!(self.state, TransactionState::Starting | TransactionState::InProgress)
     }
 
-    /// Whether a command has failed with the label `TransientTransactionError`: the transaction as a
-    /// whole may be retried.
+    /// Whether the last command other than the abort has failed with the label
+    /// `TransientTransactionError`: the transaction as a whole may be retried. After a commit, only
+    /// its own error counts.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         self.is_transient

@@ -576,6 +576,47 @@ fn with_transaction_returns_other_errors_and_accepts_an_own_end() {
     });
 }
 
+/// The error of an earlier command is no reason to repeat a transaction that was committed, or a
+/// failure after further commands.
+#[test]
+fn with_transaction_repeats_it_only_if_its_last_command_was_transient() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let transient = || once(&["insert"]).error(112).labels(&[TRANSIENT]);
+        let mut calls = 0;
+        let work = async |session: &mut ClientSession| {
+            calls += 1;
+            insert(session).await?;
+            primary.set_fail_point(transient());
+            refused(insert(session).await);
+            session.run_command("db", doc! { "find": "c" }).await?;
+            Err::<(), _>(Failure::Mine)
+        };
+        assert_eq!(session(&client).with_transaction(TransactionOptions::new(), work).await, Err(Failure::Mine));
+        let work = async |session: &mut ClientSession| {
+            calls += 1;
+            insert(session).await?;
+            primary.set_fail_point(transient());
+            refused(insert(session).await);
+            session.commit_transaction().await?;
+            Err::<(), _>(Failure::Mine)
+        };
+        let outcome = session(&client).with_transaction(TransactionOptions::new(), work).await;
+        assert_eq!(outcome, Err(Failure::Mine));
+        // The connection of the abort fails.
+        let work = async |session: &mut ClientSession| {
+            calls += 1;
+            insert(session).await?;
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(2), &["abortTransaction"]).close());
+            session.abort_transaction().await?;
+            Err::<(), _>(Failure::Mine)
+        };
+        assert_eq!(session(&client).with_transaction(TransactionOptions::new(), work).await, Err(Failure::Mine));
+        assert_eq!(calls, 3);
+        client.close().await;
+    });
+}
+
 #[test]
 fn with_transaction_ends_at_the_time_limit_of_the_client() {
     run(async {

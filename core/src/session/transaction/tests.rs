@@ -101,6 +101,40 @@ fn abort_is_owed_until_its_command_has_ended() {
 }
 
 #[test]
+fn transaction_is_transient_if_its_last_command_was() {
+    let transient = Labels::TRANSIENT_TRANSACTION_ERROR;
+    let failed = || {
+        let mut transaction = in_progress();
+        transaction.handle_error(transient);
+        assert!(transaction.is_transient());
+        transaction
+    };
+    let mut transaction = failed();
+    transaction.handle_success();
+    assert!(!transaction.is_transient(), "a later command succeeded");
+    let mut transaction = failed();
+    transaction.handle_error(Labels::NONE);
+    assert!(!transaction.is_transient(), "a later command failed otherwise");
+
+    let mut transaction = failed();
+    assert_eq!(transaction.begin_commit(), Ok(true));
+    assert!(!transaction.is_transient(), "the commit decides");
+    transaction.handle_error(transient);
+    assert!(transaction.is_transient());
+    assert_eq!(transaction.begin_commit(), Ok(true));
+    assert!(!transaction.is_transient(), "the repeated commit decides");
+
+    let mut transaction = failed();
+    assert_eq!(transaction.begin_abort(), Ok(true));
+    transaction.handle_success();
+    assert!(transaction.is_transient(), "the abort does not decide");
+    let mut transaction = in_progress();
+    assert_eq!(transaction.begin_abort(), Ok(true));
+    transaction.handle_error(transient);
+    assert!(!transaction.is_transient(), "nor does its error");
+}
+
+#[test]
 fn empty_transaction_ends_without_a_command() {
     let mut transaction = started();
     assert_eq!(transaction.begin_commit(), Ok(false));
