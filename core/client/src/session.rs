@@ -403,8 +403,8 @@ pub struct ClientSessionOptions {
     pub causal_consistency: bool,
     /// Whether all reads of the session (`find`, `aggregate`, `distinct`) see the data of the same
     /// time, which the server chooses for the first one. It needs servers of release 5.0 or later,
-    /// which refuse a read of a time before the last 5 minutes. The session can have no writes and no
-    /// transaction. Default false.
+    /// which refuse a read of a time before the last 5 minutes. The session can have no writes and
+    /// no transaction. Default false.
     ///
     /// Source: Snapshot Reads.
     pub snapshot: bool,
@@ -561,8 +561,8 @@ impl<P: Platform> ClientSession<P> {
     /// or `autocommit`, takes no session (hello, authentication, and writes without
     /// acknowledgement), or if the deployment supports no sessions; in a transaction also if it has
     /// a read or write concern, or another read preference than `primary`, or if the server is a
-    /// standalone one; in a snapshot session, if the command writes, a read has its own read concern, or
-    /// the server is older than 5.0. Nothing is sent then.
+    /// standalone one; in a snapshot session, if the command writes, a read has its own read
+    /// concern, or the server is older than 5.0. Nothing is sent then.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }

@@ -168,8 +168,8 @@ impl<P: Platform> SessionState<P> {
     }
 
     /// - `is_commit`: whether the command was the commit.
-    /// - `is_repeated`: whether an earlier commit may have been executed. Then the refusal of this one
-    ///   leaves the outcome unknown.
+    /// - `is_repeated`: whether an earlier commit may have been executed. Then the refusal of this
+    ///   one leaves the outcome unknown.
     /// - `is_retryable`: whether it may be repeated after this error.
     fn labelled(&mut self, error: Error, is_commit: bool, is_repeated: bool, is_retryable: bool) -> Error {
         let Some(own) = &mut self.own else { return error };
@@ -475,10 +475,11 @@ impl<P: Platform> ClientSession<P> {
     /// Runs `work` in a transaction, and commits it. After an error of `work`, the transaction is
     /// aborted.
     ///
-    /// If the last error of a command has the label `TransientTransactionError`, such as after a
-    /// conflict with another transaction or a change of the primary, the whole transaction is repeated, after a [pause](transaction_pause). **`work` may therefore be called several times**:
-    /// it must have no side effect outside of the transaction that must not be repeated. A commit with
-    /// an unknown outcome is repeated too. Retries end after the client's
+    /// If the last command other than the abort fails with the label `TransientTransactionError`,
+    /// such as after a conflict with another transaction or a change of the primary, the whole
+    /// transaction is repeated, after a [pause](transaction_pause). **`work` may therefore be called
+    /// several times**: it must have no side effect outside of the transaction that must not be
+    /// repeated. A commit with an unknown outcome is repeated too. Retries end after the client's
     /// [`timeout`](super::ClientOptions#structfield.timeout), which is then a time limit for all
     /// commands and commits together, or else after 120 s.
     ///
@@ -491,7 +492,9 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// The errors of `work`; those of [`start_transaction`](Self::start_transaction) and
-    /// [`commit_transaction`](Self::commit_transaction). After the time limit, the last one.
+    /// [`commit_transaction`](Self::commit_transaction). After the time limit, the last one. (The
+    /// specification requires a timeout error that has it as its cause. The type of the errors is
+    /// chosen by the caller, and has no such error.)
     ///
     /// Source: Convenient API for Transactions.
     pub async fn with_transaction<T, E: From<Error>>(

@@ -237,7 +237,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
         Some(Parked { server: self.server.clone(), lease, connection: self.connection.take() })
     }
 
-    /// Whether the connection is usable for a command: it has not failed, and no reply is outstanding.
+    /// Whether the connection is usable for a command: it has not failed, and no reply is
+    /// outstanding.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.broken.is_none() && self.connection.as_ref().is_some_and(|connection| connection.is_idle())

@@ -395,8 +395,8 @@ impl<P> Transaction<P> {
         self.is_transient
     }
 
-    /// Whether the transaction may be open on a server, unless it was committed: its session must abort
-    /// it before it ends.
+    /// Whether the transaction may be open on a server, without a commit: its session must abort it
+    /// before it ends.
     #[must_use]
     pub const fn owes_abort(&self) -> bool {
         self.is_aborting || matches!(self.state, TransactionState::InProgress)
