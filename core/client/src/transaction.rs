@@ -365,7 +365,7 @@ pub(super) fn is_repeatable_write<P: Platform>(
     is_own || error.is_retryable_write(version, is_router)
 }
 
-/// A session whose transaction has a time limit as a whole, until this value is dropped.
+/// A session with a time limit for its transaction as a whole, until this value is dropped.
 struct LimitedSession<'s, P: Platform> {
     session: &'s mut ClientSession<P>,
 }
