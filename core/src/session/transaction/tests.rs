@@ -57,12 +57,14 @@ fn only_the_first_command_starts_the_transaction() {
 
 #[test]
 fn every_call_in_every_state_is_allowed_or_refused() {
-    type Call = fn(&mut Subject) -> Result<Option<bool>, TransactionMisuse>;
     use TransactionMisuse as E;
+    type Outcome = Result<Option<bool>, E>;
+    type Create = fn() -> Subject;
+    type Call = fn(&mut Subject) -> Outcome;
     let start: Call = |it| it.start().map(|()| None);
     let commit: Call = |it| it.begin_commit().map(Some);
     let abort: Call = |it| it.begin_abort().map(Some);
-    let table: [(fn() -> Subject, [Result<Option<bool>, E>; 3]); 5] = [
+    let table: [(Create, [Outcome; 3]); 5] = [
         (Subject::new, [Ok(None), Err(E::NotStarted), Err(E::NotStarted)]),
         (started, [Err(E::AlreadyStarted), Ok(Some(false)), Ok(Some(false))]),
         (in_progress, [Err(E::AlreadyStarted), Ok(Some(true)), Ok(Some(true))]),
