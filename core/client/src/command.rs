@@ -233,11 +233,19 @@ impl<P: Platform> Client<P> {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.failed(error)),
             };
-            let sent = guard.preference_to_send(read_preference, self.options().direct_connection);
+            // Servers accept no other mode than `primary` in a transaction.
+            let direct = self.options().direct_connection && !in_transaction;
+            let sent = guard.preference_to_send(read_preference, direct);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let additions = session.begin(self, &shape, &guard, numbered, txn_number)?;
+            let additions = match session.begin(self, &shape, &guard, numbered, txn_number) {
+                Ok(additions) => additions,
+                Err(error) => {
+                    session.keep(self, guard);
+                    return Err(session.failed(error));
+                }
+            };
             if txn_number.is_some() && additions.txn_number.is_none() {
                 // This server would execute the write again.
                 if let Some(error) = attempts.take_error() {
@@ -256,7 +264,7 @@ impl<P: Platform> Client<P> {
                     is_numbered && is_repeatable_write(&attempts, &error, &guard)
                 }
             };
-            session.handle_attempt_failed(&error, &additions);
+            session.handle_attempt_failed(&guard, &error, &additions);
             session.keep(self, guard);
             if let Err(error) = attempts.failed_and(error, is_repeatable) {
                 return Err(session.failed(error));

@@ -250,7 +250,10 @@ pub(super) async fn exchange<P: Platform>(
             session.handle_reply(client, reply, &parts.additions);
         }
         return match outcome {
-            Ok(()) if write_errors_in_reply || !guard.has_write_errors() => Ok(()),
+            Ok(()) if write_errors_in_reply || !guard.has_write_errors() => {
+                session.handle_success();
+                Ok(())
+            }
             Ok(()) => Err(Error::Write(Box::new(WriteError::new(document_of(guard))))),
             Err(OperationError::Command { code, .. }) => {
                 if code == KEY_NOT_FOUND && parts.additions.forget_cluster_time(client) {
@@ -279,7 +282,7 @@ pub(super) async fn run_once<P: Platform>(
     let additions = session.begin(client, &shape, guard, false, None)?;
     let parts = Parts { database, command, preference, additions };
     exchange(guard, client, session, &parts, false).await.map_err(|error| {
-        session.handle_attempt_failed(&error, &additions);
+        session.handle_attempt_failed(guard, &error, &additions);
         session.failed(error)
     })
 }

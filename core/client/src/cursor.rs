@@ -280,10 +280,11 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
             }
             let command = batches.get_more()?;
             let origin = Arc::clone(&batches.origin);
+            let state = &mut self.session.state;
             let deadline = origin.client.deadline(batches.timeout);
+            let deadline = deadline.into_iter().chain(state.transaction_deadline()).min();
             let mut reply = core::mem::take(&mut batches.reply);
             self.is_fetching = true;
-            let state = &mut self.session.state;
             let fetched = origin.fetch(state, &mut batches.connection, &command, deadline, &mut reply).await;
             self.is_fetching = false;
             batches.take_reply(fetched.map(|()| reply))?;
@@ -731,7 +732,13 @@ async fn begin<P: Platform>(
     timeout: Option<Duration>,
 ) -> Result<First<P>, Error> {
     let reply = reply_of(&guard)?;
-    let Batch { id, namespace, elements: rest } = Batch::parse(reply, "firstBatch")?;
+    let Batch { id, namespace, elements: rest } = match Batch::parse(reply, "firstBatch") {
+        Ok(batch) => batch,
+        Err(error) => {
+            session.keep(client, guard);
+            return Err(session.failed(error));
+        }
+    };
     if !collection(namespace, database).is_empty() {
         let (namespace, reply) = (namespace.to_owned(), reply.as_bytes().to_vec());
         let server = guard.server().clone();

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
-use poolhouse_core::session::transaction::{Transaction, TransactionRole, TransactionState};
+use poolhouse_core::session::transaction::{Transaction, TransactionRole};
 use poolhouse_core::session::{ClusterTime, ServerSession, SessionPool};
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{Guard, append_read_preference};
@@ -235,6 +235,13 @@ impl<P: Platform> SessionState<P> {
         }
     }
 
+    /// Records that a command has succeeded.
+    pub(super) fn handle_success(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.transaction.handle_success();
+        }
+    }
+
     /// Returns the server session to the pool of the client. In the child of a fork, the session
     /// belongs to the parent, and the lock of the pool may never be released.
     pub(super) fn end(&mut self, client: &Client<P>) {
@@ -311,10 +318,15 @@ impl<P: Platform> OwnState<P> {
             }
         } else {
             self.transaction.take_pin();
-            if !self.options.snapshot || !shape.takes_cluster_time || shape.read_concern.is_none() {
+            if !self.options.snapshot {
+                return Ok(());
+            } else if shape.writes {
+                "a snapshot session has no writes"
+            } else if shape.takes_cluster_time && shape.read_concern.is_some() {
+                "a read of a snapshot session has no read concern of its own"
+            } else {
                 return Ok(());
             }
-            "a read of a snapshot session has no read concern of its own"
         };
         Err(Error::Session(error))
     }
@@ -391,8 +403,8 @@ pub struct ClientSessionOptions {
     pub causal_consistency: bool,
     /// Whether all reads of the session (`find`, `aggregate`, `distinct`) see the data of the same
     /// time, which the server chooses for the first one. It needs servers of release 5.0 or later,
-    /// which refuse a read of a time before the last 5 minutes. Writes of the session do not change
-    /// what its reads see, and it can have no transaction. Default false.
+    /// which refuse a read of a time before the last 5 minutes. The session can have no writes and
+    /// no transaction. Default false.
     ///
     /// Source: Snapshot Reads.
     pub snapshot: bool,
@@ -549,8 +561,8 @@ impl<P: Platform> ClientSession<P> {
     /// or `autocommit`, takes no session (hello, authentication, and writes without
     /// acknowledgement), or if the deployment supports no sessions; in a transaction also if it has
     /// a read or write concern, or another read preference than `primary`, or if the server is a
-    /// standalone one; in a snapshot session, if a read has its own read concern or the server is
-    /// older than 5.0. Nothing is sent then.
+    /// standalone one; in a snapshot session, if the command writes, a read has its own read
+    /// concern, or the server is older than 5.0. Nothing is sent then.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }
@@ -604,7 +616,7 @@ impl<P: Platform> ClientSession<P> {
 
 impl<P: Platform> Drop for ClientSession<P> {
     fn drop(&mut self) {
-        if self.own().is_some_and(|own| own.transaction.state() == TransactionState::InProgress) {
+        if self.own().is_some_and(|own| own.transaction.owes_abort()) {
             return self.abort_in_background();
         }
         self.state.end(&self.client);

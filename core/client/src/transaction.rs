@@ -20,7 +20,8 @@ use poolhouse_uri::W;
 use poolhouse_wire::bson::DocumentWriter;
 use poolhouse_wire::{EncodeError, Labels};
 
-/// `wtimeout` of a repeated commit without one, in milliseconds.
+/// `wtimeout` of a repeated commit without one, in milliseconds. A commit with a time limit has no
+/// default, because that limit applies.
 ///
 /// Source: Transactions, "writeConcern for commitTransaction attempts".
 const REPEATED_COMMIT_TIMEOUT_MS: i64 = 10_000;
@@ -116,8 +117,7 @@ impl<P: Platform> SessionState<P> {
         self.own.as_ref().filter(|own| own.transaction.is_open())?.transaction_deadline
     }
 
-    /// Returns what the next command of the transaction must use. A router stays pinned, unless the
-    /// transaction was aborted.
+    /// Returns what the next command of the transaction must use. A router stays pinned.
     fn take_pin(&mut self) -> Option<Pin<P>> {
         let transaction = &mut self.own.as_mut()?.transaction;
         let pin = transaction.take_pin()?;
@@ -152,21 +152,26 @@ impl<P: Platform> SessionState<P> {
     }
 
     /// Records the error of an attempt that may be followed by another one.
-    pub(super) fn handle_attempt_failed(&mut self, error: &Error, additions: &Additions) {
+    pub(super) fn handle_attempt_failed(&mut self, guard: &Guard<'_, Net<P>>, error: &Error, additions: &Additions) {
         let Some(own) = &mut self.own else { return };
-        if additions.role == Some(TransactionRole::First) && (error.is_retryable() || error.is_overload()) {
+        // A connection remains usable only if no reply is missing.
+        let is_unsent = error.operation().is_some() && guard.is_usable();
+        let is_refused = error.is_retryable() || error.is_overload();
+        if additions.role == Some(TransactionRole::First) && (is_unsent || is_refused) {
             own.transaction.handle_first_refused();
         }
     }
 
     /// Adds the label of a failed command of the transaction to its error, and records the error.
     pub(super) fn failed(&mut self, error: Error) -> Error {
-        if self.in_transaction() { self.labelled(error, false, false) } else { error }
+        if self.in_transaction() { self.labelled(error, false, false, false) } else { error }
     }
 
     /// - `is_commit`: whether the command was the commit.
+    /// - `is_repeated`: whether an earlier commit may have been executed. Then the refusal of this
+    ///   one leaves the outcome unknown.
     /// - `is_retryable`: whether it may be repeated after this error.
-    fn labelled(&mut self, error: Error, is_commit: bool, is_retryable: bool) -> Error {
+    fn labelled(&mut self, error: Error, is_commit: bool, is_repeated: bool, is_retryable: bool) -> Error {
         let Some(own) = &mut self.own else { return error };
         let failure = match &error {
             Error::Operation(error) if is_unanswered(error) => Some(TransactionFailure::NoReply),
@@ -180,7 +185,11 @@ impl<P: Platform> SessionState<P> {
             | Error::Cursor(_)
             | Error::Bson(_) => None,
         };
-        let error = error.with_label(failure.map_or(Labels::NONE, |failure| failure.label(is_commit)));
+        let is_refused = error.is_retryable() || error.is_overload();
+        let mut error = error.with_label(failure.map_or(Labels::NONE, |failure| failure.label(is_commit)));
+        if is_commit && is_repeated && is_refused {
+            error = error.with_label(Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT);
+        }
         let known = [Labels::TRANSIENT_TRANSACTION_ERROR, Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT];
         let has = |label: &Labels| label.names().all(|name| error.has_label(name));
         own.transaction.handle_error(known.into_iter().filter(has).fold(Labels::NONE, Labels::union));
@@ -188,16 +197,18 @@ impl<P: Platform> SessionState<P> {
     }
 
     /// Writes the command that ends the transaction. Returns whether a commit is repeated.
-    fn end_command(&mut self, is_commit: bool) -> Result<(Vec<u8>, bool), Error> {
+    ///
+    /// - `is_limited`: whether the operation has a time limit.
+    fn end_command(&mut self, is_commit: bool, is_limited: bool) -> Result<(Vec<u8>, bool), Error> {
         let Some(own) = &mut self.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         let is_repeated = is_commit && own.transaction.send_commit();
         let options = &own.transaction_options;
         let mut command = Vec::new();
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
             body.int32(if is_commit { "commitTransaction" } else { "abortTransaction" }, 1)?;
-            write_concern(body, options.write_concern.as_ref(), is_repeated)?;
-            if let Some(time) = options.max_commit_time.filter(|_| is_commit) {
-                body.int64("maxTimeMS", millis(time))?;
+            write_concern(body, options.write_concern.as_ref(), is_repeated, is_limited)?;
+            if let Some(time_ms) = options.max_commit_time.filter(|_| is_commit).and_then(millis) {
+                body.int64("maxTimeMS", time_ms)?;
             }
             let token = own.transaction.recovery_token();
             token.map_or(Ok(()), |token| body.raw_document("recoveryToken", token).map(drop))
@@ -212,6 +223,7 @@ fn write_concern(
     body: &mut DocumentWriter<'_, Vec<u8>>,
     concern: Option<&WriteConcern>,
     is_repeated: bool,
+    is_limited: bool,
 ) -> Result<(), EncodeError> {
     let default = WriteConcern::default();
     let concern = concern.unwrap_or(&default);
@@ -228,15 +240,17 @@ fn write_concern(
         if let Some(journal) = concern.journal {
             document.boolean("j", journal)?;
         }
-        let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
-        let timeout_ms = concern.w_timeout.map(millis).or(default_ms);
+        let default_ms = (is_repeated && !is_limited).then_some(REPEATED_COMMIT_TIMEOUT_MS);
+        let timeout_ms = concern.w_timeout.map_or(default_ms, millis);
         timeout_ms.map_or(Ok(()), |timeout_ms| document.int64("wtimeout", timeout_ms).map(drop))
     };
     body.document("writeConcern", write).map(drop)
 }
 
-fn millis(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+/// Returns a time limit for a server, in milliseconds: at least 1, because 0 is no limit. `None` if
+/// it is longer than servers accept, so no limit is sent.
+fn millis(limit: Duration) -> Option<i64> {
+    i32::try_from(limit.as_millis().max(1)).ok().map(i64::from)
 }
 
 const fn misuse(error: TransactionMisuse) -> Error {
@@ -264,15 +278,14 @@ impl<P: Platform> Client<P> {
         is_end: bool,
     ) -> Result<Guard<'c, Net<P>>, Error> {
         loop {
+            // First, because a pinned connection is lost with a future that is dropped.
+            attempts.pause().await;
             let server = match session.take_pin() {
                 None => return attempts.next().await,
-                Some(Pin::Connection(connection)) => {
-                    attempts.pause().await;
-                    match connection.resume(self, deadline) {
-                        Some(guard) => return Ok(guard),
-                        None => continue,
-                    }
-                }
+                Some(Pin::Connection(connection)) => match connection.resume(self, deadline) {
+                    Some(guard) => return Ok(guard),
+                    None => continue,
+                },
                 Some(Pin::Router(server)) => server,
             };
             let error = match attempts.next_on(server).await {
@@ -307,12 +320,12 @@ impl<P: Platform> Client<P> {
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
-                Err(error) => return Err(session.labelled(error, is_commit, false)),
+                Err(error) => return Err(session.labelled(error, is_commit, false, false)),
             };
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let (command, is_repeated) = session.end_command(is_commit)?;
+            let (command, is_repeated) = session.end_command(is_commit, deadline.is_some())?;
             let additions = session.begin_end(self);
             let parts =
                 Parts { database: "admin", command: connection::checked(&command)?, preference: None, additions };
@@ -321,12 +334,15 @@ impl<P: Platform> Client<P> {
                 return Ok(());
             };
             let is_repeatable = is_repeatable_write(&attempts, &error, &guard);
-            if let Some(own) = session.own.as_mut().filter(|_| is_commit) {
-                if error.is_retryable() || error.is_overload() {
+            if let Some(own) = &mut session.own {
+                if !is_commit {
+                    // Another attempt may use another router.
+                    own.transaction.take_pin();
+                } else if error.is_retryable() || error.is_overload() {
                     own.transaction.handle_commit_refused(is_repeated);
                 }
             }
-            let error = session.labelled(error, is_commit, is_repeatable);
+            let error = session.labelled(error, is_commit, is_repeated, is_repeatable);
             if !error.has_label("UnknownTransactionCommitResult") && !error.has_label("TransientTransactionError") {
                 session.keep(self, guard);
             }
@@ -347,6 +363,28 @@ pub(super) fn is_repeatable_write<P: Platform>(
     // An error of the client itself counts if another attempt may succeed.
     let is_own = error.operation().is_some() && attempts.is_transient(error);
     is_own || error.is_retryable_write(version, is_router)
+}
+
+/// A session with a time limit for its transaction as a whole, until this value is dropped.
+struct LimitedSession<'s, P: Platform> {
+    session: &'s mut ClientSession<P>,
+}
+
+impl<'s, P: Platform> LimitedSession<'s, P> {
+    fn new(session: &'s mut ClientSession<P>, limit: Option<Instant>) -> Self {
+        if let Some(own) = &mut session.state.own {
+            own.transaction_deadline = limit;
+        }
+        Self { session }
+    }
+}
+
+impl<P: Platform> Drop for LimitedSession<'_, P> {
+    fn drop(&mut self) {
+        if let Some(own) = &mut self.session.state.own {
+            own.transaction_deadline = None;
+        }
+    }
 }
 
 impl<P: Platform> ClientSession<P> {
@@ -407,7 +445,8 @@ impl<P: Platform> ClientSession<P> {
     }
 
     /// Aborts the transaction. If no command was sent in it, none is sent. Errors of the command are
-    /// ignored: the server aborts a transaction that is not used after some time.
+    /// ignored: the server aborts a transaction that is not used after some time. If the future is
+    /// dropped, the session aborts the transaction in the background when it is dropped.
     ///
     /// # Errors
     ///
@@ -421,7 +460,7 @@ impl<P: Platform> ClientSession<P> {
             let deadline = self.client.deadline(self.client.options().timeout);
             let _: Result<(), Error> = self.client.end_transaction(&mut self.state, false, deadline).await;
             if let Some(own) = &mut self.state.own {
-                own.transaction.take_pin();
+                own.transaction.handle_abort_ended();
             }
         }
         Ok(())
@@ -436,10 +475,11 @@ impl<P: Platform> ClientSession<P> {
     /// Runs `work` in a transaction, and commits it. After an error of `work`, the transaction is
     /// aborted.
     ///
-    /// If the last error of a command has the label `TransientTransactionError`, such as after a
-    /// conflict with another transaction or a change of the primary, the whole transaction is repeated, after a [pause](transaction_pause). **`work` may therefore be called several times**:
-    /// it must have no side effect outside of the transaction that must not be repeated. A commit with
-    /// an unknown outcome is repeated too. Retries end after the client's
+    /// If the last command other than the abort fails with the label `TransientTransactionError`,
+    /// such as after a conflict with another transaction or a change of the primary, the whole
+    /// transaction is repeated, after a [pause](transaction_pause). **`work` may therefore be called
+    /// several times**: it must have no side effect outside of the transaction that must not be
+    /// repeated. A commit with an unknown outcome is repeated too. Retries end after the client's
     /// [`timeout`](super::ClientOptions#structfield.timeout), which is then a time limit for all
     /// commands and commits together, or else after 120 s.
     ///
@@ -452,22 +492,12 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// The errors of `work`; those of [`start_transaction`](Self::start_transaction) and
-    /// [`commit_transaction`](Self::commit_transaction). After the time limit, the last one.
+    /// [`commit_transaction`](Self::commit_transaction). After the time limit, the last one. (The
+    /// specification requires a timeout error that has it as its cause. The type of the errors is
+    /// chosen by the caller, and has no such error.)
     ///
     /// Source: Convenient API for Transactions.
     pub async fn with_transaction<T, E: From<Error>>(
-        &mut self,
-        options: TransactionOptions,
-        work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
-    ) -> Result<T, E> {
-        let outcome = self.retry_transaction(options, work).await;
-        if let Some(own) = &mut self.state.own {
-            own.transaction_deadline = None;
-        }
-        outcome
-    }
-
-    async fn retry_transaction<T, E: From<Error>>(
         &mut self,
         options: TransactionOptions,
         mut work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
@@ -478,17 +508,17 @@ impl<P: Platform> ClientSession<P> {
         let mut retry = 0;
         loop {
             self.start_transaction(options.clone())?;
-            if let Some(own) = &mut self.state.own {
-                own.transaction_deadline = timeout.map(|_| limit);
-            }
-            let error = match work(self).await {
-                Ok(value) if !self.in_transaction() => return Ok(value),
-                Ok(value) => match self.commit_until(limit).await {
+            let limited = LimitedSession::new(self, timeout.map(|_| limit));
+            let session = &mut *limited.session;
+            let error = match work(session).await {
+                Ok(value) if !session.in_transaction() => return Ok(value),
+                Ok(value) => match session.commit_until(limit).await {
                     Ok(()) => return Ok(value),
                     Err(error) => E::from(error),
                 },
                 Err(error) => error,
             };
+            drop(limited);
             let is_transient = self.state.own.as_ref().is_some_and(|own| own.transaction.is_transient());
             if self.in_transaction() {
                 self.abort_transaction().await?;
@@ -523,7 +553,7 @@ impl<P: Platform> ClientSession<P> {
         let (client, mut state) = (self.client.clone(), core::mem::take(&mut self.state));
         self.client.in_background(async move {
             if let Some(own) = &mut state.own {
-                // Its state allows it.
+                // Refused if an earlier abort is outstanding, which this one replaces.
                 let _: Result<bool, TransactionMisuse> = own.transaction.begin_abort();
             }
             let deadline = client.kill_deadline(None);

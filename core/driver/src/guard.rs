@@ -230,11 +230,18 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// Gives up the borrow of the client core until [`Parked::resume`]. `None` if the guard has no
     /// usable connection, or a reply is outstanding: it is dropped then.
     pub fn park(mut self) -> Option<Parked<R>> {
-        if self.broken.is_some() || !self.connection.as_ref().is_some_and(|connection| connection.is_idle()) {
+        if !self.is_usable() {
             return None;
         }
         let lease = self.lease.take()?;
         Some(Parked { server: self.server.clone(), lease, connection: self.connection.take() })
+    }
+
+    /// Whether the connection is usable for a command: it has not failed, and no reply is
+    /// outstanding.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.broken.is_none() && self.connection.as_ref().is_some_and(|connection| connection.is_idle())
     }
 
     /// Sets the deadline of operations; `None` is no deadline.

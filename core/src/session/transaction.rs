@@ -169,8 +169,10 @@ pub struct Transaction<P> {
     recovery_token: Vec<u8>,
     /// A commit may have been executed.
     is_commit_sent: bool,
-    /// A command has failed with the label `TransientTransactionMisuse`.
+    /// The last command other than the abort has failed with the label `TransientTransactionError`.
     is_transient: bool,
+    /// The command that aborts it has begun, and has not ended.
+    is_aborting: bool,
 }
 
 impl<P> Default for Transaction<P> {
@@ -190,6 +192,7 @@ impl<P> Transaction<P> {
             recovery_token: Vec::new(),
             is_commit_sent: false,
             is_transient: false,
+            is_aborting: false,
         }
     }
 
@@ -249,10 +252,12 @@ impl<P> Transaction<P> {
             TransactionState::Committed { is_empty } => is_empty,
         };
         self.state = TransactionState::Committed { is_empty };
+        self.is_transient = false;
         Ok(!is_empty)
     }
 
     /// Begins to abort: `Starting`, `InProgress -> Aborted`. Returns whether a command must be sent.
+    /// Then the abort is outstanding until [`Transaction::handle_abort_ended`].
     ///
     /// # Errors
     ///
@@ -269,7 +274,17 @@ impl<P> Transaction<P> {
             TransactionState::InProgress => true,
         };
         self.state = TransactionState::Aborted;
+        self.is_aborting = is_sent;
         Ok(is_sent)
+    }
+
+    /// Records the end of the command that aborts the transaction, whatever its outcome. The pin is
+    /// dropped.
+    ///
+    /// Source: Transactions, "When to unpin".
+    pub fn handle_abort_ended(&mut self) {
+        self.is_aborting = false;
+        self.pin = None;
     }
 
     /// Records that a commit is sent, and returns whether it must be acknowledged by a majority: an
@@ -313,22 +328,38 @@ impl<P> Transaction<P> {
     }
 
     /// Records the error of a command, or of an attempt to end the transaction, with all its labels.
-    /// After `TransientTransactionMisuse` and `UnknownTransactionCommitResult`, the pin is dropped:
+    /// After `TransientTransactionError` and `UnknownTransactionCommitResult`, the pin is dropped:
     /// its router may be unreachable.
     ///
     /// Source: Transactions, "When to unpin".
     pub fn handle_error(&mut self, labels: Labels) {
-        self.is_transient = labels.contains(Labels::TRANSIENT_TRANSACTION_ERROR);
-        if self.is_transient || labels.contains(Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT) {
+        let is_transient = labels.contains(Labels::TRANSIENT_TRANSACTION_ERROR);
+        self.set_transient(is_transient);
+        if is_transient || labels.contains(Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT) {
             self.pin = None;
         }
     }
 
-    /// Pins the transaction, if it is open or committed: all its further commands use the pin.
+    /// Records that a command, or an attempt to end the transaction, has succeeded.
+    pub fn handle_success(&mut self) {
+        self.set_transient(false);
+    }
+
+    /// The outcome of the abort is no reason to repeat the transaction, nor against it.
+    fn set_transient(&mut self, is_transient: bool) {
+        if self.state != TransactionState::Aborted {
+            self.is_transient = is_transient;
+        }
+    }
+
+    /// Pins the transaction, if it is open, committed, or its abort is outstanding: all its further
+    /// commands use the pin.
     ///
     /// Source: Transactions, "Mongos Pinning"; Load Balancers, "Behaviour With Transactions".
     pub fn pin(&mut self, pin: P) {
-        if matches!(self.state, TransactionState::InProgress | TransactionState::Committed { is_empty: false }) {
+        let is_open =
+            matches!(self.state, TransactionState::InProgress | TransactionState::Committed { is_empty: false });
+        if is_open || self.is_aborting {
             self.pin = Some(pin);
         }
     }
@@ -356,11 +387,19 @@ impl<P> Transaction<P> {
         matches!(self.state, TransactionState::Starting | TransactionState::InProgress)
     }
 
-    /// Whether a command has failed with the label `TransientTransactionMisuse`: the transaction as a
-    /// whole may be retried.
+    /// Whether the last command other than the abort has failed with the label
+    /// `TransientTransactionError`: the transaction as a whole may be retried. After a commit, only
+    /// its own error counts.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         self.is_transient
+    }
+
+    /// Whether the transaction may be open on a server, without a commit: its session must abort it
+    /// before it ends.
+    #[must_use]
+    pub const fn owes_abort(&self) -> bool {
+        self.is_aborting || matches!(self.state, TransactionState::InProgress)
     }
 
     /// Returns the transaction number; `None` before the first command.

@@ -26,6 +26,7 @@ fn committed() -> Subject {
 fn aborted() -> Subject {
     let mut transaction = in_progress();
     assert_eq!(transaction.begin_abort(), Ok(true));
+    transaction.handle_abort_ended();
     transaction
 }
 
@@ -56,12 +57,14 @@ fn only_the_first_command_starts_the_transaction() {
 
 #[test]
 fn every_call_in_every_state_is_allowed_or_refused() {
-    type Call = fn(&mut Subject) -> Result<Option<bool>, TransactionMisuse>;
     use TransactionMisuse as E;
+    type Outcome = Result<Option<bool>, E>;
+    type Create = fn() -> Subject;
+    type Call = fn(&mut Subject) -> Outcome;
     let start: Call = |it| it.start().map(|()| None);
     let commit: Call = |it| it.begin_commit().map(Some);
     let abort: Call = |it| it.begin_abort().map(Some);
-    let table: [(fn() -> Subject, [Result<Option<bool>, E>; 3]); 5] = [
+    let table: [(Create, [Outcome; 3]); 5] = [
         (Subject::new, [Ok(None), Err(E::NotStarted), Err(E::NotStarted)]),
         (started, [Err(E::AlreadyStarted), Ok(Some(false)), Ok(Some(false))]),
         (in_progress, [Err(E::AlreadyStarted), Ok(Some(true)), Ok(Some(true))]),
@@ -78,6 +81,59 @@ fn every_call_in_every_state_is_allowed_or_refused() {
             }
         }
     }
+}
+
+#[test]
+fn abort_is_owed_until_its_command_has_ended() {
+    let mut transaction = in_progress();
+    transaction.pin("router");
+    assert!(transaction.owes_abort());
+    assert_eq!(transaction.begin_abort(), Ok(true));
+    assert!(transaction.owes_abort(), "the command may not have been sent");
+    assert_eq!(transaction.take_pin(), Some("router"));
+    transaction.pin("router");
+    assert_eq!(transaction.pinned(), Some(&"router"), "the command may be repeated");
+    transaction.handle_abort_ended();
+    assert_eq!((transaction.owes_abort(), transaction.pinned()), (false, None));
+    let mut empty = started();
+    assert_eq!(empty.begin_abort(), Ok(false));
+    for transaction in [empty, started(), committed(), Subject::new()] {
+        assert!(!transaction.owes_abort(), "{transaction:?}");
+    }
+}
+
+#[test]
+fn transaction_is_transient_if_its_last_command_was() {
+    let transient = Labels::TRANSIENT_TRANSACTION_ERROR;
+    let failed = || {
+        let mut transaction = in_progress();
+        transaction.handle_error(transient);
+        assert!(transaction.is_transient());
+        transaction
+    };
+    let mut transaction = failed();
+    transaction.handle_success();
+    assert!(!transaction.is_transient(), "a later command succeeded");
+    let mut transaction = failed();
+    transaction.handle_error(Labels::NONE);
+    assert!(!transaction.is_transient(), "a later command failed otherwise");
+
+    let mut transaction = failed();
+    assert_eq!(transaction.begin_commit(), Ok(true));
+    assert!(!transaction.is_transient(), "the commit decides");
+    transaction.handle_error(transient);
+    assert!(transaction.is_transient());
+    assert_eq!(transaction.begin_commit(), Ok(true));
+    assert!(!transaction.is_transient(), "the repeated commit decides");
+
+    let mut transaction = failed();
+    assert_eq!(transaction.begin_abort(), Ok(true));
+    transaction.handle_success();
+    assert!(transaction.is_transient(), "the abort does not decide");
+    let mut transaction = in_progress();
+    assert_eq!(transaction.begin_abort(), Ok(true));
+    transaction.handle_error(transient);
+    assert!(!transaction.is_transient(), "nor does its error");
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub struct CommandShape<'a> {
     pub has_session: bool,
     /// Whether the command has `txnNumber`, and can be retried with it.
     pub has_txn_number: bool,
+    /// Whether the command writes documents.
+    pub writes: bool,
     /// Whether the command belongs to a transaction: it has `autocommit`, or ends one.
     pub in_transaction: bool,
     /// Whether the command has `$clusterTime`.
@@ -63,6 +65,7 @@ impl<'a> CommandShape<'a> {
             takes_session: true,
             has_session: false,
             has_txn_number: false,
+            writes: false,
             in_transaction: false,
             has_cluster_time: false,
             takes_cluster_time: false,
@@ -98,6 +101,11 @@ impl<'a> CommandShape<'a> {
                 _ => {}
             }
         }
+        shape.writes = match shape.name {
+            "insert" | "update" | "delete" | "bulkWrite" | "findAndModify" | "findandmodify" => true,
+            "aggregate" => writes_output,
+            _ => false,
+        };
         shape.retry = match shape.name {
             "find" | "distinct" | "count" | "listDatabases" | "listCollections" | "listIndexes" => Retry::Read,
             "aggregate" if !writes_output => Retry::Read,

@@ -26,9 +26,11 @@ fn reads_and_writes_are_recognized_by_their_names() {
     let plain: Write<'_> = &|_| Ok(());
     for name in ["find", "aggregate", "distinct", "count", "listDatabases", "listCollections", "listIndexes"] {
         assert_eq!(retry(name, plain), Retry::Read, "{name}");
+        assert!(!with(name, plain, |shape| shape.writes), "{name}");
     }
     for name in ["insert", "update", "delete", "bulkWrite", "findAndModify", "findandmodify"] {
         assert_eq!(retry(name, plain), Retry::Write, "{name}");
+        assert!(with(name, plain, |shape| shape.writes), "{name}");
     }
     for name in ["ping", "getMore", "killCursors", "drop", "createIndexes", "hello", "Find"] {
         assert_eq!(retry(name, plain), Retry::None, "{name}");
