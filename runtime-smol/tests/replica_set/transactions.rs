@@ -665,9 +665,10 @@ fn cursor_has_the_time_limit_of_with_transaction() {
             let mut cursor: SessionCursor<'_> =
                 session.run_cursor_command("db", find, options, CursorOptions::new()).await?;
             while cursor.try_next().await?.is_some() {}
-            Ok::<_, Error>(())
+            panic!("the request for a batch ended after the limit");
         };
-        let error = refused(session(&client).with_transaction(TransactionOptions::new(), work).await);
+        let outcome: Result<(), Error> = session(&client).with_transaction(TransactionOptions::new(), work).await;
+        let error = refused(outcome);
         assert!(error.is_timeout(), "{error:?}");
         client.close().await;
     });
