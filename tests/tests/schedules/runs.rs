@@ -292,7 +292,7 @@ impl Run {
                 Some(CheckOutError::WaitQueueTimeout { .. }) => {
                     ("timeout of the queue", is_limited || has_queue_timeout)
                 }
-                // As many tasks may warm up a pool as it has places for connections: the bench has two.
+                // As many tasks may warm up a pool as it has slots for connections: the bench has two.
                 Some(CheckOutError::Busy { .. }) => {
                     let warms_up = |task: &&Vec<Action>| task.iter().any(|action| matches!(action, Action::WarmUp));
                     ("no place to wait", self.plan.tasks.iter().filter(warms_up).count() > 2)
