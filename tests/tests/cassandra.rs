@@ -14,10 +14,11 @@ use poolhouse_smol::mux::cql::{
     Compression, Consistency, ErrorCode, Flags, OutcomeKind, Parameters, Request, Response, Value, Version,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, HostOptions, MuxId, MuxOptions, Paged, Reply, RequestError, RequestOptions, Session, SessionOptions,
+    ClusterEvent, HostOptions, MuxEvent, MuxId, MuxOptions, Paged, Reply, RequestError, RequestOptions, Session,
+    SessionOptions,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
-use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription, TlsOptions};
+use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription, TlsOptions};
 use poolhouse_tests::cassandra::{self, Cassandra, CassandraOptions};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use poolhouse_tests::suite::{Suite, as_one};
@@ -252,6 +253,10 @@ async fn connection_has_32768_requests_in_flight(node: &mut Cassandra) {
     };
     let session = Session::new(options(node).mux(MuxOptions { local, ..MuxOptions::DEFAULT })).expect("valid options");
     execute(&session, "SELECT key FROM system.local").await;
+    // Why a connection is closed, if it is.
+    let mut closing = session.subscribe_where(|event| {
+        matches!(event, EventRef::Mux(MuxEvent::UnknownReply { .. } | MuxEvent::ConnectionClosed { .. }))
+    });
     // The node sends no reply before all requests are in flight.
     node.stop().expect("it is stopped");
     let request = Request::Query { text: "SELECT key FROM system.local", parameters: plain() };
@@ -273,7 +278,8 @@ async fn connection_has_32768_requests_in_flight(node: &mut Cassandra) {
             Err(error) => {
                 assert!(
                     format!("{error}").contains("overload"),
-                    "{error:?}; {:?}; {}",
+                    "{error:?}; {:?}; {:?}; {}",
+                    closing.try_next(),
                     session.hosts(),
                     node.log_tail()
                 );
