@@ -195,7 +195,6 @@ fn servers_without_sessions_and_standalone_servers_get_no_fields_for_them() {
 
 /// By monitors, handshakes, operations, cursors and the end of sessions.
 #[test]
-#[doc(alias = "O12")]
 fn every_command_has_the_version_of_the_stable_api() {
     run(async {
         let set = still_set();
