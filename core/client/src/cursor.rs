@@ -22,7 +22,7 @@ use core::time::Duration;
 use futures_core::Stream;
 use poolhouse_core::pool::Pinned;
 use poolhouse_core::{Instant, ServerType};
-use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, Runtime, overload_pause};
+use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, Runtime, overload_pause, yield_now};
 use poolhouse_wire::EncodeError;
 use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument, RawValue};
 use serde::de::DeserializeOwned;
@@ -315,19 +315,6 @@ impl<P: Platform, T> fmt::Debug for SessionCursor<'_, P, T> {
         let namespace = self.batches.as_ref().map(|batches| &batches.origin.namespace);
         f.debug_struct("SessionCursor").field("namespace", &namespace).finish_non_exhaustive()
     }
-}
-
-/// Lets other tasks run.
-async fn yield_now() {
-    let mut is_woken = false;
-    poll_fn(|context| {
-        if core::mem::replace(&mut is_woken, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// A request for a batch. It returns the cursor's session and connection, and the reply.

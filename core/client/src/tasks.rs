@@ -4,9 +4,7 @@ use super::fork::ProcessFuture;
 use super::{Platform, lock};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::future::poll_fn;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use core::task::Poll;
 use event_listener::Event;
 use poolhouse_driver::Subscribers;
 use std::sync::Mutex;
@@ -90,17 +88,4 @@ impl<P: Platform> Tasks<P> {
             }
         }
     }
-}
-
-/// Lets the other tasks of the thread run once.
-pub(super) async fn yield_once() {
-    let mut given = false;
-    poll_fn(|context| {
-        if core::mem::replace(&mut given, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -522,7 +522,8 @@ impl<R: Runtime> Drop for Connection<R> {
 }
 
 /// Lets the other tasks of the thread run once.
-pub(super) async fn yield_now() {
+#[doc(hidden)]
+pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
         if core::mem::replace(&mut yielded, true) {

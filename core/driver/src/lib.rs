@@ -89,6 +89,8 @@ pub use backlog::{Backlog, Next};
 pub use client_core::{ClientCore, CoreConfig, DRAIN_TIMEOUT, ServerSnapshot};
 pub use connection::ExchangeError;
 #[doc(hidden)]
+pub use connection::yield_now;
+#[doc(hidden)]
 pub use driven::is_earlier;
 pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
 #[cfg(feature = "alloc")]

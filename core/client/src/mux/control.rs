@@ -14,7 +14,6 @@ use super::status::{ClusterStatus, NodeStatus};
 use super::{HostStatus, Shared};
 use crate::fork::ProcessFuture;
 use crate::net::Net;
-use crate::tasks::yield_once;
 use crate::{Platform, lock};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -36,7 +35,7 @@ use poolhouse_cql::{
     Cells, Consistency, EVENT_STREAM, Elements, Envelope, ErrorCode, Event, EventKind, Outgoing, Pairs, Parameters,
     RING_TOKENS_MAX, Replication, Request, Response, Rows, Token, read_inet,
 };
-use poolhouse_driver::{Publish as _, Runtime as _, Tap};
+use poolhouse_driver::{Publish as _, Runtime as _, Tap, yield_now};
 
 /// The stream id of queries: only one is sent at a time.
 const STREAM: i16 = 0;
@@ -130,7 +129,7 @@ async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
             };
             // More input may be available each time: the other tasks of the thread run first.
             if matches!(received, Some(Ok(()))) {
-                yield_once().await;
+                yield_now().await;
             }
             if let Some(Err(cause)) = received {
                 *link = None;

@@ -2,7 +2,6 @@
 
 use super::TlsConfig;
 use super::error::{TlsHandshakeError, stream_error};
-use crate::tasks::yield_once;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,6 +10,7 @@ use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use embedded_io_async::{ErrorType, Read, Write};
+use poolhouse_driver::yield_now;
 use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 use std::io::{self, Read as _, Write as _};
 
@@ -248,7 +248,7 @@ impl<S: Read<Error = io::Error> + Write> Read for TlsStream<S> {
                         // Yields, so a peer that sends empty records without end cannot keep the
                         // task from checking deadlines.
                         rounds = 0;
-                        yield_once().await;
+                        yield_now().await;
                     }
                     rounds += 1;
                     more = self.take_in().await?;
