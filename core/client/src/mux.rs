@@ -245,7 +245,9 @@ impl<P: Platform> Session<P> {
             return Err(OperationError::Forked.into());
         }
         if shared.discovery.is_some() {
-            return Err(OptionError::new("hosts", "set_hosts", "not be called if the session discovers them").into());
+            let addresses: Vec<&str> = hosts.iter().map(|host| &*host.address).collect();
+            let rule = "be left to the session, which discovers them";
+            return Err(OptionError::new("hosts", &addresses.join(","), rule).into());
         }
         options::check_hosts(hosts)?;
         shared.put_hosts(hosts, None)
