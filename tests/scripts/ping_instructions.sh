@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/scripts/callgrind.sh
 need_valgrind ping_instructions
-cargo build --quiet --release -p poolhouse-tests --bin fake_server
+cargo build --quiet --release -p poolhouse-hosted --bin fake_server
 binary=$(bench_of poolhouse-smol ping)
 times=2000
 export SMOL_THREADS=1

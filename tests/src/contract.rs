@@ -62,6 +62,7 @@ use crate::oracle::trace::{Recorder, Trace};
 use crate::suite::Suite;
 use core::future::Future;
 use core::net::SocketAddr;
+use core::num::NonZero;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -73,6 +74,10 @@ use poolhouse_driver::{ClientCore, Runtime, Subscribers};
 use serde_json::json;
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The number of cases that run at the same time for each core: they wait for timers and sockets most
+/// of the time.
+const CASES_PER_CORE: usize = 3;
 
 /// Time limit of a case in seconds; far more than a case needs, also on a machine under load.
 const CASE_SECONDS_MAX: u32 = 300;
@@ -367,10 +372,18 @@ impl Contract {
                 way.push("no subscriber".to_owned());
             }
             command.args(std::env::args_os().skip(1)).env(WAY, way.join(", "));
+            if !std::env::args().any(|argument| argument.starts_with("--test-threads")) {
+                command.args(["--test-threads", &(CASES_PER_CORE * cores()).to_string()]);
+            }
             failed |= !command.status().expect("this program runs").success();
         }
         if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
+}
+
+/// The number of cores.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Adds the cases of a runtime without a client that every subject supports.

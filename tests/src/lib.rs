@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+#[cfg(feature = "simulation")]
 pub mod canon;
 pub mod cassandra;
 pub mod cmap;
@@ -17,22 +18,28 @@ pub mod dns;
 pub mod figures;
 pub mod firmware;
 pub mod flood;
+#[cfg(feature = "simulation")]
 pub mod fuzz;
 pub mod handshake;
+#[cfg(feature = "simulation")]
 pub mod hunt;
 pub mod invariants;
 pub mod lateness;
 pub mod machines;
 pub mod model;
 pub mod mongod;
+#[cfg(feature = "simulation")]
 pub mod network;
 pub mod oracle;
 pub mod patience;
 pub mod proxy;
 pub mod reply;
 pub mod sdam;
+#[cfg(feature = "simulation")]
 pub mod search;
+#[cfg(feature = "simulation")]
 pub mod seeds;
+#[cfg(feature = "simulation")]
 pub mod sim;
 pub mod spec;
 pub mod suite;

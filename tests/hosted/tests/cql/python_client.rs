@@ -1,7 +1,7 @@
 //! PyPI's `cassandra-driver` accepts the server as a cluster. Skipped by name if it is not
 //! installed; with `CI=true` that is a failure.
 //!
-//! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-tests --test cql`
+//! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-hosted --test cql`
 
 use poolhouse_cql::{Opcode, Version};
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule};
@@ -36,7 +36,7 @@ fn runs(name: &str, case: Case) {
     // None of the held requests is answered before `HELD` of them have arrived, however slowly; the
     // others continue meanwhile.
     server.add(Rule::on(Opcode::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/cassandra_client.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients/cassandra_client.py");
     let address = server.address();
     // Far longer than the script's own limits.
     let done = Command::new("timeout")

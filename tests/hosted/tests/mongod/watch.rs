@@ -175,7 +175,10 @@ fn build() -> Result<PathBuf, String> {
     // A test target selects the features of the build of the tests, so nothing is built twice.
     let targets = ["--bin", "poolhouse-watch", "--test", "watch_program"];
     cargo.args(["build", "--workspace", "--all-features", "--message-format", "json"]).args(targets);
-    cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).stdin(Stdio::null()).stderr(Stdio::inherit());
+    cargo
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit());
     // Cargo's variables about this test: build scripts that read them would run again.
     for (name, _) in env::vars_os() {
         let about_this = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));

@@ -1,7 +1,7 @@
 //! The contract with the example of a custom runtime.
 
 #[expect(clippy::std_instead_of_alloc, clippy::std_instead_of_core, reason = "an example of the standard library")]
-#[path = "../../core/client/examples/std_runtime/runtime.rs"]
+#[path = "../../../core/client/examples/std_runtime/runtime.rs"]
 mod runtime;
 
 use poolhouse_tests::contract::Contract;

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
-use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
-use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser};
+use poolhouse_fake::mongo::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+use poolhouse_fake::mongo::{FakeOptions, FakeServer, FakeUser};
 
 extern crate alloc;
 
