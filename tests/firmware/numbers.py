@@ -342,7 +342,7 @@ def server_with_access():
 
 
 def fake_server():
-    subprocess.run(["cargo", "build", "--quiet", "-p", "poolhouse-hosted", "--bin", "fake_server"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "build", "--quiet", "--workspace", "--all-features", "--examples", "--bin", "fake_server"], cwd=ROOT, check=True)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return [target / "debug/fake_server"]
 
