@@ -9,7 +9,6 @@
 
 extern crate alloc;
 
-#[cfg(feature = "simulation")]
 pub mod canon;
 pub mod cassandra;
 pub mod cmap;
@@ -18,12 +17,13 @@ pub mod dns;
 pub mod figures;
 pub mod firmware;
 pub mod flood;
-#[cfg(feature = "simulation")]
+#[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod handshake;
 #[cfg(feature = "simulation")]
 pub mod hunt;
 pub mod invariants;
+pub mod kind;
 pub mod lateness;
 pub mod machines;
 pub mod model;
@@ -39,7 +39,7 @@ pub mod sdam;
 pub mod search;
 #[cfg(feature = "simulation")]
 pub mod seeds;
-#[cfg(feature = "simulation")]
+#[cfg(feature = "fuzz")]
 pub mod sim;
 pub mod spec;
 pub mod suite;

@@ -26,9 +26,7 @@
 
 mod cassandra;
 mod faults;
-mod kind;
 mod links;
-pub(crate) mod log;
 mod member;
 mod mux_events;
 mod operations;
@@ -40,7 +38,7 @@ mod simulation;
 mod state;
 mod truth;
 
-pub use kind::{Counters, Kind};
+pub use crate::kind::{Counters, Kind};
 
 use crate::choices::Decisions;
 use crate::sim::{Trace, caught};

@@ -3,9 +3,9 @@
 //! actions immediately or at random times.
 
 use crate::choices::{Bytes, Choices};
+use crate::kind::Kind;
 use crate::machines::control::Pools;
-use crate::network::Kind;
-use crate::network::log::Log;
+use crate::oracle::log::Log;
 use crate::reply::Lists;
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction};

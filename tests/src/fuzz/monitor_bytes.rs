@@ -18,7 +18,7 @@ use poolhouse_wire::message::{
 use poolhouse_wire::{WireError, WireErrorKind};
 
 use super::wire::framed;
-use crate::network::log::Log;
+use crate::oracle::log::Log;
 
 #[cfg(test)]
 mod tests;

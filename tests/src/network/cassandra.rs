@@ -1,13 +1,13 @@
 //! Members of a Cassandra cluster: they decode and encode frames of version 4 of its protocol
 //! independently of the client's codec.
 
-use super::kind::Kind;
 use super::links::{Event, Packet};
 use super::plain;
 use super::plan::MS;
 use super::state::State;
 use super::truth::Deployment;
 use crate::choices::Choices;
+use crate::kind::Kind;
 
 /// Version, flags, stream (2), opcode, length of the body (4).
 const HEADER_BYTES: usize = 9;

@@ -1,11 +1,11 @@
 //! Faults, and the end of faults.
 
-use super::kind::Kind;
 use super::links::{Event, Packet};
 use super::plan::MS;
 use super::state::State;
 use super::truth::{Deployment, HOSTS, Way};
 use crate::choices::Choices;
+use crate::kind::Kind;
 
 /// Faults of members, of connections and of the host, at drawn times.
 const FAULTS: [Kind; 21] = [

@@ -1,13 +1,13 @@
 //! Members: they decode received bytes independently of the client's codec, execute the requests,
 //! and answer.
 
-use super::kind::Kind;
 use super::links::{Event, Packet, Purpose, Stream};
 use super::plan::MS;
 use super::state::State;
 use super::truth::{Deployment, Version, object_id};
 use crate::choices::Choices;
 use crate::fake::wire::{self, EXHAUST_ALLOWED, HEADER_BYTES, MORE_TO_COME, Message};
+use crate::kind::Kind;
 use bson::{Document, doc};
 use poolhouse_core::ServerType;
 

@@ -2,13 +2,13 @@
 //! dropped.
 
 use super::cassandra::text_of;
-use super::kind::Kind;
 use super::plain::{PlainPool, on_pool};
 use super::plan::{MS, draw_mux, draw_pool, nanos};
 use super::platform::Sim;
 use super::state::{Command, State};
 use super::truth::Deployment;
 use crate::choices::Choices;
+use crate::kind::Kind;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};

@@ -1,7 +1,6 @@
 //! The phase without faults: results that are required within a bound in virtual time, and the
 //! state that must be left after the client has ended.
 
-use super::kind::Kind;
 use super::links::{Event, Purpose};
 use super::operations::{DropPoint, Operation, Subject};
 use super::plan::{Closing, MS, MUX_IN_PEACE, nanos};
@@ -9,6 +8,7 @@ use super::simulation::Simulation;
 use super::state::State;
 use super::truth::{Deployment, HOSTS, SET};
 use crate::choices::Choices;
+use crate::kind::Kind;
 use alloc::collections::BTreeMap;
 use async_task::Task;
 use core::pin::pin;

@@ -1,13 +1,13 @@
 //! A server of a simple protocol, and the manager of a pool of connections to it. A request is a
 //! line with a number, and its reply is the same line; a check is a line with a word.
 
-use super::kind::Kind;
 use super::links::Event;
 use super::operations::{Failed, Work};
 use super::plan::{MS, nanos};
 use super::platform::{Planned, Sim, Socket};
 use super::state::State;
 use crate::choices::Choices;
+use crate::kind::Kind;
 use core::fmt;
 use futures_lite::future::or;
 use futures_lite::{AsyncReadExt, AsyncWriteExt};

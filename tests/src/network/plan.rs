@@ -1,8 +1,8 @@
 //! The parameters of a run: options, faults, and their frequency.
 
-use super::kind::Kind;
 use super::truth::{Deployment, HOSTS};
 use crate::choices::{Choices, Decisions, Stream};
+use crate::kind::Kind;
 use core::time::Duration;
 use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::mux::{HostOptions, MuxOptions};

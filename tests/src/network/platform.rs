@@ -1,12 +1,12 @@
 //! The platform of the client under test: virtual time, simulated sockets, and tasks that are
 //! polled in an order that the run draws.
 
-use super::kind::Kind;
 use super::links::Event;
 use super::plan::MS;
 use super::state::State;
 use super::truth::HOSTS;
 use crate::choices::Choices;
+use crate::kind::Kind;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use async_task::{Runnable, Task};

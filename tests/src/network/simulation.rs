@@ -1,8 +1,6 @@
 //! A run: the client under test, the advance of time, and the phases.
 
-use super::kind::{Counters, Kind};
 use super::links::Event;
-use super::log::Log;
 use super::mux_events::{self, MuxTrace};
 use super::operations::{DropPoint, Running, Subject, Work, execute};
 use super::peace::is_usable;
@@ -12,8 +10,10 @@ use super::platform::{Planned, Sim};
 use super::state::{PASSWORD, START, State, USER};
 use super::truth::{Deployment, HOSTS, SET};
 use crate::choices::Choices;
+use crate::kind::{Counters, Kind};
 use crate::machines::mux::Event as OwnedMuxEvent;
 use crate::machines::pool::Event as OwnedPoolEvent;
+use crate::oracle::log::Log;
 use crate::oracle::trace::Trace;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -1,7 +1,6 @@
 //! The state of a simulated network: the deployment, the network, the clock, and what the
 //! application has done.
 
-use super::kind::{Counters, Kind};
 use super::links::{Event, Network, Packet};
 use super::operations::Operation;
 use super::plain::Attempts;
@@ -10,6 +9,7 @@ use super::truth::{Deployment, HOSTS, Truth};
 use crate::choices::Choices;
 use crate::fake::FakeUser;
 use crate::fake::auth::Auth;
+use crate::kind::{Counters, Kind};
 use alloc::collections::BTreeMap;
 use bson::Document;
 use core::net::IpAddr;

@@ -1,6 +1,6 @@
 //! The events of the client, checked as they are received (S2, S3, S6; LOG-01, LOG-02, LOG-11).
 
-use super::kind::Kind;
+use crate::kind::Kind;
 use crate::oracle::monitor::Oracle;
 use alloc::collections::{BTreeMap, BTreeSet};
 use poolhouse_core::monitor::MonitorEvent;

@@ -290,7 +290,7 @@ impl Counters {
         self.seen[kind as usize]
     }
 
-    pub(super) const fn count(&mut self, kind: Kind) {
+    pub const fn count(&mut self, kind: Kind) {
         self.seen[kind as usize] += 1;
     }
 
