@@ -290,6 +290,7 @@ impl Counters {
         self.seen[kind as usize]
     }
 
+    /// Counts an occurrence of this kind.
     pub const fn count(&mut self, kind: Kind) {
         self.seen[kind as usize] += 1;
     }
