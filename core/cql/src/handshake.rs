@@ -15,8 +15,8 @@ use super::decoder::Decoder;
 use super::error::{CqlEncodeError, CqlError, CqlErrorKind};
 use super::failure::{ErrorCode, Failure};
 use super::header::{Direction, OPCODE_AT, Opcode, Version};
-use super::request::{Request, Startup};
-use super::response::{Envelope, Response, Supported};
+use super::request::{Consistency, Parameters, Request, Startup};
+use super::response::{Envelope, OutcomeKind, Response, Supported};
 use super::segment::{Format, SEGMENT_PAYLOAD_BYTES_MAX, begin_segment, end_segment};
 use super::write::{Outgoing, encode_envelope};
 use poolhouse_wire::Cause;
@@ -31,6 +31,12 @@ pub const REFUSAL_BYTES_MAX: usize = peer_text::PEER_TEXT_BYTES_MAX;
 /// The maximum number of challenges. The handshake fails after more, so a server cannot prolong it
 /// without end.
 const CHALLENGES_MAX: u8 = 16;
+
+/// The maximum length of the name of a keyspace.
+const KEYSPACE_BYTES_MAX: usize = 48;
+
+/// The length of `USE "name"`.
+const USE_BYTES_MAX: usize = KEYSPACE_BYTES_MAX + 6;
 
 /// The stream id of all messages. One id suffices, because only one request is pending at a time.
 const STREAM: i16 = 0;
@@ -53,6 +59,9 @@ pub struct CqlHandshakeOptions<'a> {
     pub driver_version: Option<&'a str>,
     /// Additional options for STARTUP.
     pub startup_options: &'a [(&'a str, &'a str)],
+    /// The keyspace of statements that name none: `USE` is the last message. Its name has 1 to 48
+    /// ASCII letters, digits and underscores, in the case in which the server stores them.
+    pub keyspace: Option<&'a str>,
     /// Limits of the established connection. Before that [`Limits::HANDSHAKE`] applies.
     pub limits: Limits,
 }
@@ -66,6 +75,7 @@ impl CqlHandshakeOptions<'_> {
         driver_name: None,
         driver_version: None,
         startup_options: &[],
+        keyspace: None,
         limits: Limits::DEFAULT,
     };
 }
@@ -105,6 +115,8 @@ enum Step {
     AwaitsReady,
     OwesToken,
     AwaitsSuccess,
+    OwesKeyspace { authenticated: bool },
+    AwaitsKeyspace { authenticated: bool },
     Ended,
 }
 
@@ -170,6 +182,8 @@ pub enum CqlHandshakeError {
     },
     /// The server requires authentication, which failed on this side.
     Authentication(AuthError),
+    /// The name of the keyspace is not one to 48 ASCII letters, digits and underscores.
+    Keyspace,
     /// A message cannot be encoded. It stays due.
     Encode(CqlEncodeError),
     /// The handshake had already ended.
@@ -185,6 +199,7 @@ impl CqlHandshakeError {
             Self::Refused { code: ErrorCode::BAD_CREDENTIALS } | Self::Authentication(_) => Cause::Authentication,
             Self::Refused { code } => Cause::Command { code: code.number() },
             Self::NoCommonVersion { .. } | Self::Supported { .. } => Cause::Protocol,
+            Self::Keyspace => Cause::Resources,
             Self::Encode(error) => Cause::from(*error),
             Self::Ended => Cause::Closed,
         }
@@ -206,6 +221,9 @@ impl fmt::Display for CqlHandshakeError {
                 write!(f, "the values of {option} that the server supports are malformed or unusable")
             }
             Self::Authentication(error) => write!(f, "the server requires authentication: {error}"),
+            Self::Keyspace => {
+                f.write_str("the name of the keyspace is not one to 48 ASCII letters, digits and underscores")
+            }
             Self::Encode(error) => error.fmt(f),
             Self::Ended => f.write_str("the handshake has ended"),
         }
@@ -218,7 +236,11 @@ impl core::error::Error for CqlHandshakeError {
             Self::Wire(error) => Some(error),
             Self::Authentication(error) => Some(error),
             Self::Encode(error) => Some(error),
-            Self::Refused { .. } | Self::NoCommonVersion { .. } | Self::Supported { .. } | Self::Ended => None,
+            Self::Refused { .. }
+            | Self::NoCommonVersion { .. }
+            | Self::Supported { .. }
+            | Self::Keyspace
+            | Self::Ended => None,
         }
     }
 }
@@ -258,7 +280,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
     ///
     /// # Errors
     ///
-    /// [`CqlHandshakeError::Encode`]; the sink is unchanged.
+    /// [`CqlHandshakeError::Encode`], [`CqlHandshakeError::Keyspace`]; the sink is unchanged.
     pub fn poll_transmit(&mut self, sink: &mut impl Sink) -> Result<bool, CqlHandshakeError> {
         let outgoing = Outgoing::new(self.options.version, STREAM);
         let (written, next) = match self.step {
@@ -273,7 +295,15 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
                 (written.map(drop), Step::AwaitsReady)
             }
             Step::OwesToken => (self.encode_token(sink, outgoing), Step::AwaitsSuccess),
-            Step::AwaitsSupported | Step::AwaitsReady | Step::AwaitsSuccess | Step::Ended => return Ok(false),
+            Step::OwesKeyspace { authenticated } => {
+                let text = use_statement(self.options.keyspace).ok_or(CqlHandshakeError::Keyspace)?;
+                (self.encode_query(sink, outgoing, &text), Step::AwaitsKeyspace { authenticated })
+            }
+            Step::AwaitsSupported
+            | Step::AwaitsReady
+            | Step::AwaitsSuccess
+            | Step::AwaitsKeyspace { .. }
+            | Step::Ended => return Ok(false),
         };
         written.map_err(CqlHandshakeError::Encode)?;
         if next == Step::AwaitsReady {
@@ -300,15 +330,15 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         let step = self.step;
         match step {
             Step::Ended => return Err(CqlHandshakeError::Ended),
-            Step::OwesOptions | Step::OwesStartup | Step::OwesToken if input.is_empty() => {
+            Step::OwesOptions | Step::OwesStartup | Step::OwesToken | Step::OwesKeyspace { .. } if input.is_empty() => {
                 return Ok(CqlHandled { consumed_bytes: 0, next: CqlNext::Transmit });
             }
-            Step::OwesOptions | Step::OwesStartup | Step::OwesToken => {
+            Step::OwesOptions | Step::OwesStartup | Step::OwesToken | Step::OwesKeyspace { .. } => {
                 self.step = Step::Ended;
                 let kind = CqlErrorKind::Unsolicited { count_bytes: saturate(input.len()) };
                 return Err(CqlError::new(kind, 0).into());
             }
-            Step::AwaitsSupported | Step::AwaitsReady | Step::AwaitsSuccess => {}
+            Step::AwaitsSupported | Step::AwaitsReady | Step::AwaitsSuccess | Step::AwaitsKeyspace { .. } => {}
         }
         // Reset below unless the handshake fails.
         self.step = Step::Ended;
@@ -338,7 +368,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
                     self.continue_with(Step::OwesStartup)
                 }
             },
-            (Step::AwaitsReady, Response::Ready) => self.establish(false),
+            (Step::AwaitsReady, Response::Ready) => self.finish(false),
             (Step::AwaitsReady, Response::Authenticate(class)) => {
                 authenticator.handle_authenticate(class)?;
                 self.start();
@@ -354,7 +384,12 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
             }
             (Step::AwaitsSuccess, Response::AuthSuccess(token)) => {
                 authenticator.handle_success(token)?;
-                self.establish(true)
+                self.finish(true)
+            }
+            (Step::AwaitsKeyspace { authenticated }, Response::Result(outcome))
+                if outcome.kind == OutcomeKind::SetKeyspace =>
+            {
+                self.establish(authenticated)
             }
             _ => {
                 let kind = CqlErrorKind::Unexpected { opcode: envelope.header.opcode };
@@ -389,40 +424,83 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         self.decoder.set_started();
     }
 
-    const fn establish(&mut self, authenticated: bool) -> CqlNext {
+    /// The server has accepted the client: the keyspace is next, if there is one.
+    const fn finish(&mut self, authenticated: bool) -> CqlNext {
         self.start();
+        if self.options.keyspace.is_some() {
+            return self.continue_with(Step::OwesKeyspace { authenticated });
+        }
+        self.establish(authenticated)
+    }
+
+    const fn establish(&mut self, authenticated: bool) -> CqlNext {
         self.decoder.set_limits(self.options.limits);
         let (version, compression) = (self.options.version, self.compression);
         CqlNext::Established(CqlEstablished { version, compression, authenticated })
     }
 
-    /// Writes the next token, in v5 in a separate segment. It is never compressed, because
-    /// compression would leave copies of it in memory.
+    /// Writes the next token. It is never compressed, because compression would leave copies of it
+    /// in memory.
     fn encode_token<T: Sink>(&self, sink: &mut T, outgoing: Outgoing) -> Result<(), CqlEncodeError> {
+        self.encode_framed(sink, |sink, limits| {
+            encode_envelope(sink, outgoing, Opcode::AuthResponse, limits, |body| {
+                body.bytes_with(|token| self.authenticator.write_token(token)).map(drop)
+            })
+        })
+    }
+
+    fn encode_query<T: Sink>(&self, sink: &mut T, outgoing: Outgoing, text: &str) -> Result<(), CqlEncodeError> {
+        let query = Request::Query { text, parameters: Parameters::new(Consistency::One) };
+        self.encode_framed(sink, |sink, limits| query.encode(sink, outgoing, limits))
+    }
+
+    /// Writes a message without compression, in v5 in a separate segment. The sink is unchanged if
+    /// it fails.
+    fn encode_framed<T: Sink, R>(
+        &self,
+        sink: &mut T,
+        message: impl FnOnce(&mut T, &Limits) -> Result<R, CqlEncodeError>,
+    ) -> Result<(), CqlEncodeError> {
         let start = sink.written().len();
-        let result = self.encode_token_at(sink, start, outgoing);
+        let result = self.encode_framed_at(sink, start, message);
         if result.is_err() {
             sink.truncate(start);
         }
         result
     }
 
-    fn encode_token_at<T: Sink>(&self, sink: &mut T, start: usize, outgoing: Outgoing) -> Result<(), CqlEncodeError> {
-        let framed = outgoing.version.has_segments();
+    fn encode_framed_at<T: Sink, R>(
+        &self,
+        sink: &mut T,
+        start: usize,
+        message: impl FnOnce(&mut T, &Limits) -> Result<R, CqlEncodeError>,
+    ) -> Result<(), CqlEncodeError> {
+        let framed = self.options.version.has_segments();
         let format = if self.compression.is_some() { Format::Compressed } else { Format::Plain };
         if framed {
             begin_segment(sink, format)?;
         }
         // Limits the envelope to the payload of a single segment.
-        let limits = Limits { body_bytes_max: saturate(SEGMENT_PAYLOAD_BYTES_MAX) - 9 };
-        encode_envelope(sink, outgoing, Opcode::AuthResponse, &limits, |body| {
-            body.bytes_with(|token| self.authenticator.write_token(token)).map(drop)
-        })?;
+        message(sink, &Limits { body_bytes_max: saturate(SEGMENT_PAYLOAD_BYTES_MAX) - 9 })?;
         if framed {
             end_segment(sink, start, format, None, true)?;
         }
         Ok(())
     }
+}
+
+/// Whether a keyspace can have this name.
+#[must_use]
+pub fn is_keyspace_name(name: &str) -> bool {
+    (1..=KEYSPACE_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The statement that selects this keyspace; `None` if no keyspace can have the name.
+fn use_statement(keyspace: Option<&str>) -> Option<heapless::String<USE_BYTES_MAX>> {
+    let name = keyspace.filter(|name| is_keyspace_name(name))?;
+    let mut text = heapless::String::new();
+    ["USE \"", name, "\""].into_iter().all(|part| text.push_str(part).is_ok()).then_some(text)
 }
 
 /// The compressions that can be used, in order of preference.

@@ -78,6 +78,7 @@ pub use event::{Event, EventKind, SchemaChange};
 pub use failure::{ErrorCode, Failure, FailureDetails};
 pub use handshake::{
     CqlEstablished, CqlHandled, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, REFUSAL_BYTES_MAX,
+    is_keyspace_name,
 };
 pub use header::{Direction, EVENT_STREAM, Flags, HEADER_BYTES, Header, Opcode, Version, decode_header};
 pub use notation::{BytesMap, Multimap, Strings};

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         let code = Suite::new("cassandra")
             .skip_if(cassandra::available().err())
             .case("all_versions_and_compressions_are_accepted", || on_node(all_versions_and_compressions_are_accepted))
+            .case("statements_use_the_keyspace_of_the_session", || on_node(statements_use_the_keyspace_of_the_session))
             .case("large_values_are_stored_and_read", || on_node(large_values_are_stored_and_read))
             .case("result_is_read_in_pages", || on_node(result_is_read_in_pages))
             .case("prepared_statement_is_executed", || on_node(prepared_statement_is_executed))
@@ -140,6 +141,18 @@ async fn all_versions_and_compressions_are_accepted(node: &mut Cassandra) {
             session.close().await;
         }
     }
+}
+
+async fn statements_use_the_keyspace_of_the_session(node: &mut Cassandra) {
+    for version in Version::ALL {
+        let session = Session::new(options(node).version(version).keyspace("system")).expect("valid");
+        assert_eq!(select(&session, "SELECT key FROM local", plain()).await.cells, [b"local"]);
+        session.close().await;
+    }
+    let session = Session::new(options(node).keyspace("absent")).expect("valid");
+    let error = session.query("SELECT key FROM local", Consistency::One).await.expect_err("there is no keyspace");
+    assert!(error.to_string().contains("absent"), "{error}");
+    assert!(Session::new(options(node).keyspace("sys tem")).is_err());
 }
 
 async fn large_values_are_stored_and_read(node: &mut Cassandra) {

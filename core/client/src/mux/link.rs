@@ -189,6 +189,7 @@ async fn perform_handshake<P: Platform>(
         driver_name: Some(P::DRIVER_NAME),
         driver_version: Some(P::DRIVER_VERSION),
         startup_options: &startup_options,
+        keyspace: options.keyspace.as_deref(),
         limits: options.limits(),
     };
     let who = options

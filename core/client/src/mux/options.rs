@@ -13,7 +13,7 @@ use poolhouse_core::ConfigError;
 use poolhouse_core::HostAddress;
 use poolhouse_core::cluster::ClusterOptions;
 use poolhouse_core::mux::{Distance, MuxConfig, MuxOptions};
-use poolhouse_cql::{Compression, Limits, Version};
+use poolhouse_cql::{Compression, Limits, Version, is_keyspace_name};
 use poolhouse_uri::Secret;
 use poolhouse_uri::dns::Resolver;
 use poolhouse_wire::peer_text;
@@ -120,6 +120,10 @@ pub struct SessionOptions {
     /// Further options of STARTUP, in addition to the driver's name and version, such as
     /// `APPLICATION_NAME`. At most 32,768 bytes.
     pub startup_options: Vec<(String, String)>,
+    /// The keyspace of statements that name none, on each connection: 1 to 48 ASCII letters, digits
+    /// and underscores, in the case in which the server stores them. No connection is established
+    /// while it does not exist. Default none.
+    pub keyspace: Option<String>,
     /// Encryption of TCP connections. Default none.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
@@ -146,6 +150,7 @@ impl SessionOptions {
             request_timeout: Some(Duration::from_secs(12)),
             body_bytes_max: Limits::DEFAULT.body_bytes_max,
             startup_options: Vec::new(),
+            keyspace: None,
             #[cfg(feature = "tls")]
             tls: None,
             resolver: None,
@@ -221,6 +226,12 @@ impl SessionOptions {
         Self { request_timeout: limit.into(), ..self }
     }
 
+    /// Sets the keyspace of statements that name none.
+    #[must_use]
+    pub fn keyspace(self, name: impl Into<String>) -> Self {
+        Self { keyspace: Some(name.into()), ..self }
+    }
+
     /// Enables TLS.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -251,6 +262,10 @@ impl SessionOptions {
             return Err(ConfigError::new("bodyBytesMax", self.body_bytes_max.into(), "be from 1 to 268435456").into());
         }
         self.check_startup()?;
+        if let Some(name) = self.keyspace.as_deref().filter(|name| !is_keyspace_name(name)) {
+            let rule = "be 1 to 48 ASCII letters, digits and underscores";
+            return Err(OptionError::new("keyspace", name, rule).into());
+        }
         #[cfg(feature = "tls")]
         self.tls.as_ref().map_or(Ok(()), TlsOptions::check)?;
         Ok(())

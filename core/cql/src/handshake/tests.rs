@@ -133,6 +133,56 @@ fn requested_password_is_sent_and_in_version_5_in_a_segment() {
     }
 }
 
+/// The frame of `USE "shop"` with consistency ONE, without parameters.
+fn use_shop(version: Version) -> Vec<u8> {
+    let flags: &[u8] = if version == Version::V5 { &[0; 4] } else { &[0] };
+    let body = [&[0, 0, 0, 10][..], b"USE \"shop\"", &[0, 1], flags].concat();
+    envelope(version.number(), 0, 0, 7, &body)
+}
+
+#[test]
+fn keyspace_is_used_last() {
+    for version in [Version::V3, Version::V4] {
+        let mut shake = started(CqlHandshakeOptions { version, keyspace: Some("shop"), ..V4 }, Unauthenticated);
+        let number = version.number();
+        assert_eq!(told(&mut shake, &reply(number, Opcode::Ready, &[])), Ok(CqlNext::Transmit));
+        assert_eq!(said(&mut shake), use_shop(version));
+        let result = reply(number, Opcode::Result, &[&[0, 0, 0, 3][..], &string("shop")].concat());
+        assert_eq!(told(&mut shake, &result), Ok(established(version, None, false)));
+    }
+    let options = CqlHandshakeOptions { keyspace: Some("shop"), ..V5 };
+    let mut shake = authenticating(options, Some(ADA));
+    let success = framed(None, &reply(5, Opcode::AuthSuccess, &[255; 4]));
+    assert_eq!(told(&mut shake, &success), Ok(CqlNext::Transmit));
+    assert_eq!(said(&mut shake), framed(None, &use_shop(Version::V5)));
+    let result = framed(None, &reply(5, Opcode::Result, &[&[0, 0, 0, 3][..], &string("shop")].concat()));
+    assert_eq!(told(&mut shake, &result), Ok(established(Version::V5, None, true)));
+}
+
+#[test]
+fn keyspace_that_is_refused_or_impossible_ends_the_handshake() {
+    let ready = |keyspace| {
+        let mut shake = started(CqlHandshakeOptions { keyspace: Some(keyspace), ..V4 }, Unauthenticated);
+        assert_eq!(told(&mut shake, &reply(4, Opcode::Ready, &[])), Ok(CqlNext::Transmit));
+        shake
+    };
+    let mut shake = ready("shop");
+    said(&mut shake);
+    let refused = error(4, ErrorCode::INVALID, "Keyspace 'shop' does not exist");
+    assert_eq!(told(&mut shake, &refused), Err(CqlHandshakeError::Refused { code: ErrorCode::INVALID }));
+    assert_eq!(shake.refusal(), "Keyspace 'shop' does not exist");
+    let mut shake = ready("shop");
+    said(&mut shake);
+    assert!(told(&mut shake, &reply(4, Opcode::Result, &[0, 0, 0, 1])).is_err(), "another result");
+    let (longest, longer) = ("K".repeat(48), "k".repeat(49));
+    for name in ["", "a\"b", "shop; DROP", "caf\u{e9}", &longer] {
+        let mut sent = Vec::new();
+        assert_eq!(ready(name).poll_transmit(&mut sent), Err(CqlHandshakeError::Keyspace), "{name}");
+        assert!(sent.is_empty());
+    }
+    assert!(said(&mut ready(&longest)).ends_with(&[b"\"", &[0, 1, 0][..]].concat()));
+}
+
 #[test]
 fn decoder_continues_after_the_handshake() {
     let event = envelope(0x85, 0, -1, 0x0c, &string("X"));
@@ -487,6 +537,10 @@ fn each_handshake_error_has_a_text() {
         ),
         (CqlHandshakeError::Encode(CqlEncodeError::Full), "the buffer has no room for the message"),
         (CqlHandshakeError::Ended, "the handshake has ended"),
+        (
+            CqlHandshakeError::Keyspace,
+            "the name of the keyspace is not one to 48 ASCII letters, digits and underscores",
+        ),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
