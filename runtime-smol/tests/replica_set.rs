@@ -11,6 +11,7 @@ mod replica_set {
     mod events;
     mod faults;
     mod load;
+    mod max_time;
     mod members;
     mod preferences;
     mod retries;

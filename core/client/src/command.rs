@@ -22,10 +22,10 @@ impl<P: Platform> Client<P> {
     /// has no write errors.
     ///
     /// The command is sent unchanged, except that `$db` is added, `$readPreference` where the server
-    /// requires it, and on deployments with sessions `lsid` and `$clusterTime`, each unless the
-    /// command has it. If the command has `$db` or `$readPreference`, servers refuse it. Of the
-    /// client's options, only the time limits and the options of retries apply: see
-    /// [`CommandOptions`].
+    /// requires it, `maxTimeMS` if the operation has a time limit, and on deployments with sessions
+    /// `lsid` and `$clusterTime`, each unless the command has it. If the command has `$db` or
+    /// `$readPreference`, servers refuse it. Of the client's options, only the time limits and the
+    /// options of retries apply: see [`CommandOptions`].
     ///
     /// The operation may take as long as
     /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. Any command is
@@ -178,16 +178,19 @@ impl<P: Platform> Client<P> {
             session.keep(self, guard);
             value
         };
-        self.run_then(session, database, command, options, finish).await
+        self.run_then(session, database, command, options, true, finish).await
     }
 
     /// Runs a command in a session, and calls `finish` with the connection that has its reply.
+    ///
+    /// - `is_timed`: whether a time limit is sent to the server.
     pub(super) async fn run_then<T>(
         &self,
         session: &mut SessionState<P>,
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
+        is_timed: bool,
         finish: impl AsyncFnOnce(Guard<'_, Net<P>>, &mut SessionState<P>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Checked first, so an invalid command fails before a server is selected.
@@ -217,6 +220,7 @@ impl<P: Platform> Client<P> {
             (false, true) => Retry::Read,
             (false, false) => shape.retry,
         };
+        let is_timed = is_timed && deadline.is_some();
         let mut policy = self.retry_policy(retry, shape.in_transaction);
         policy.enabled &= options.retry;
         let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
@@ -239,11 +243,12 @@ impl<P: Platform> Client<P> {
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let additions = match session.begin(self, &shape, &guard, numbered, txn_number) {
+            let additions = match session.begin(self, &shape, &guard, numbered, txn_number, is_timed) {
                 Ok(additions) => additions,
                 Err(error) => {
                     session.keep(self, guard);
-                    return Err(session.failed(error));
+                    // An earlier attempt has the original cause.
+                    return Err(session.failed(attempts.take_error().unwrap_or(error)));
                 }
             };
             if txn_number.is_some() && additions.txn_number.is_none() {

@@ -12,6 +12,8 @@ use core::fmt;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
+#[cfg(feature = "alloc")]
+use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
 #[cfg(feature = "std")]
 use poolhouse_core::topology::TopologyType;
@@ -247,6 +249,27 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// Sets the deadline of operations; `None` is no deadline.
     pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+    }
+
+    /// Returns how long the server may work on a command that is sent now, so that its reply arrives
+    /// before the deadline: the rest of the time less the server's minimum round-trip time. `None`
+    /// without a deadline, and on a connection that is not usable.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::Timeout`]: no time is left for the server.
+    ///
+    /// Source: Client Side Operations Timeout, "Command Execution".
+    #[cfg(feature = "alloc")]
+    pub fn time_for_server(&self) -> Result<Option<Duration>, OperationError> {
+        // The error of an unusable connection is that of the command.
+        let is_usable = self.is_usable() && !self.core.is_forked();
+        let Some(deadline) = self.deadline.filter(|_| is_usable) else { return Ok(None) };
+        let rest = deadline.saturating_since(self.core.now());
+        match rest.saturating_sub(self.server.round_trip_minimum()) {
+            Duration::ZERO => Err(OperationError::Timeout),
+            time => Ok(Some(time)),
+        }
     }
 
     /// Returns the server of the connection.

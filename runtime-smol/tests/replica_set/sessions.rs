@@ -339,7 +339,8 @@ fn write_errors_are_errors_unless_the_reply_is_requested() {
         let late = doc! { "code": 64, "codeName": "WriteConcernFailed", "errmsg": "late" };
         primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["insert"]).write_concern_error(late));
         let error = refused(insert(&client, CommandOptions::new()).await);
-        assert_eq!(error.to_string(), "the write concern was not satisfied: code 64 (WriteConcernFailed): late");
+        let text = error.to_string();
+        assert!(text.ends_with(": the write concern was not satisfied: code 64 (WriteConcernFailed): late"), "{text}");
         let Error::Write(error) = error else { panic!("a write error") };
         assert_eq!((error.index, error.reply.get_i32("n").ok()), (None, Some(1)));
         client.close().await;

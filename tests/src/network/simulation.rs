@@ -307,6 +307,7 @@ impl Simulation {
             self.check();
             // A subscription keeps a limited number of events.
             self.record();
+            self.note_former();
             if self.sim.is_ready() && self.sim.with(|state| state.is_event_near() && state.comes(Kind::Busy)) {
                 return;
             }
@@ -398,6 +399,19 @@ impl Simulation {
         self.sim.with(|state| state.counters.checks.add("P11"));
         assert!(of_operations == 0, "P11: {of_operations} wakers of operations that have ended are left");
         assert!(of_client == 0, "P11: {of_client} wakers of tasks of the client that have ended are left");
+    }
+
+    /// Records the connections to members that the client does not know now. It may find the members
+    /// again at the same instant, while the connections are in use.
+    fn note_former(&mut self) {
+        let Some(Subject::Client(client)) = &self.subject else { return };
+        let servers = client.servers();
+        let Self { sim, former, .. } = self;
+        sim.with(|state| {
+            let is_known = |member: usize| servers.iter().any(|server| server.address == HOSTS[member]);
+            let links = state.net.links.iter().filter(|(_, link)| !is_known(link.member));
+            former.extend(links.map(|(id, _)| *id));
+        });
     }
 
     /// Checks that pools count the sockets that the network has (P1).
