@@ -28,10 +28,11 @@ impl<P: Platform> Client<P> {
     /// options of retries apply: see [`CommandOptions`].
     ///
     /// The operation may take as long as
-    /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. Any command is
-    /// retried once if it was not sent. A command that reads (`find`, `aggregate`, `count`,
-    /// `distinct`, `listDatabases`, `listCollections`, `listIndexes`) is retried once after a
-    /// network error or a change of the server's state. So is a write (`insert`, `update`,
+    /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows; it is retried
+    /// until then, or once if there is no limit. Any command is retried if it was not sent. A
+    /// command that reads (`find`, `aggregate`, `count`, `distinct`, `listDatabases`,
+    /// `listCollections`, `listIndexes`) is retried after a network error or a change of the
+    /// server's state. So is a write (`insert`, `update`,
     /// `delete`, `findAndModify`, `bulkWrite`) that affects a known number of documents, on
     /// deployments other than standalone servers: it is sent with `txnNumber`, by which the server
     /// executes it once. After an overload error, any command is retried up to
