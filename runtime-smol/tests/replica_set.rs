@@ -6,6 +6,7 @@ extern crate alloc;
 mod replica_set {
     #[cfg(feature = "auth")]
     mod arbiters;
+    mod commands;
     mod cursors;
     mod discovery;
     mod events;

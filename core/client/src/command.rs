@@ -9,10 +9,11 @@ use super::{Client, Error, Net, Platform, connection};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use connection::Parts;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
-use poolhouse_driver::{CommandOptions, Guard, RetryPolicy, SelectionRequest};
+use poolhouse_driver::{CommandOptions, EventKinds, Guard, Publish as _, RetryPolicy, SelectionRequest};
 use poolhouse_wire::bson::RawDocument;
 use poolhouse_wire::command::{CommandShape, Retry};
 use serde::de::DeserializeOwned;
@@ -228,6 +229,7 @@ impl<P: Platform> Client<P> {
         let is_write = shape.retry == Retry::Write && !shape.has_session && !in_transaction;
         let numbered = is_write && self.options().retry_writes && options.retry;
         let mut txn_number = None;
+        let operation_id = self.operation_id();
         loop {
             let taken = if session.own.is_some() {
                 Box::pin(self.next_in(session, &mut attempts, deadline, false)).await
@@ -238,6 +240,7 @@ impl<P: Platform> Client<P> {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.failed(error)),
             };
+            guard.set_operation_id(operation_id);
             // Servers accept no other mode than `primary` in a transaction.
             let direct = self.options().direct_connection && !in_transaction;
             let sent = guard.preference_to_send(read_preference, direct);
@@ -276,6 +279,16 @@ impl<P: Platform> Client<P> {
                 return Err(session.failed(error));
             }
         }
+    }
+
+    /// Returns the id of an operation that begins now, for the events of its commands. Request ids
+    /// have 32 bits, so it differs from all of them. 0 if the events have no subscriber.
+    pub(super) fn operation_id(&self) -> i64 {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !self.inner.core.events().kinds().intersects(EventKinds::COMMANDS) {
+            return 0;
+        }
+        1 << 32 | i64::from(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns the retry policy of a command. If the client does not know whether the command reads

@@ -324,11 +324,13 @@ impl<P: Platform> Client<P> {
             enable_overload_retargeting: options.enable_overload_retargeting,
         };
         let mut attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
+        let operation_id = self.operation_id();
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.labelled(error, is_commit, false, false)),
             };
+            guard.set_operation_id(operation_id);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }

@@ -380,7 +380,8 @@ fn direct_connection_adds_no_read_preference_in_a_transaction() {
 #[test]
 fn refusal_of_a_repeated_commit_has_the_label_of_an_unknown_result() {
     run(async {
-        let (set, primary, client) = set_with(|options| options.max_adaptive_retries = 0).await;
+        let change = |options: &mut ClientOptions| (options.max_adaptive_retries, options.timeout) = (0, None);
+        let (set, primary, client) = set_with(change).await;
         let mut session = started(&client);
         insert(&mut session).await.expect("a reply");
         primary.set_fail_point(overloaded("commitTransaction"));
@@ -427,7 +428,7 @@ fn commands_that_get_no_reply_have_the_label_of_a_transient_error() {
 #[test]
 fn errors_of_an_abort_are_ignored_after_one_retry() {
     run(async {
-        let (set, primary, client) = set_with(|_| {}).await;
+        let (set, primary, client) = set_with(|options| options.timeout = None).await;
         for (point, attempts) in [(91, 2), (11_601, 1)] {
             known(&client, &set).await;
             let before = sent(&primary, "abortTransaction").len();

@@ -26,7 +26,7 @@ use poolhouse_client::{Client, ClientOptions, Pool, ServerStatus};
 use poolhouse_core::Instant;
 use poolhouse_core::observe::Observer;
 use poolhouse_cql::Version;
-use poolhouse_driver::{Event as OwnedEvent, EventKinds, EventRef, Notice, Subscribers, Subscription};
+use poolhouse_driver::{CommandStage, Event as OwnedEvent, EventKinds, EventRef, Notice, Subscribers, Subscription};
 use std::panic;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -91,6 +91,8 @@ pub(super) struct Simulation {
     log: Option<Arc<Mutex<Log>>>,
     /// A subscription whose events are read after each poll of a task.
     prompt: Option<Subscription>,
+    /// The commands of each connection, by their request ids, that have begun and not ended.
+    commands: BTreeMap<(String, u64, i32), u32>,
     /// A subscription to other events than those of check-outs, which is never read.
     _unread: Option<Subscription>,
     /// The events of pools, if they are judged.
@@ -173,7 +175,8 @@ impl Simulation {
         });
         // The end of a lifetime is no event.
         let is_recorded = is_observed && !reconfigures && pool_options.max_lifetime.is_none();
-        let mut prompt = is_observed.then(|| events.subscribe(EventKinds::ALL, NOTICES_MAX, |_| true));
+        let all = EventKinds::ALL | EventKinds::COMMANDS;
+        let mut prompt = is_observed.then(|| events.subscribe(all, NOTICES_MAX, |_| true));
         let others = EventKinds::POOLS | EventKinds::TOPOLOGY;
         let unread = (!is_observed && is_read).then(|| events.subscribe(others, 16, |_| true));
         let subject = match (deployment, session) {
@@ -199,6 +202,7 @@ impl Simulation {
         Self {
             sim,
             prompt,
+            commands: BTreeMap::new(),
             _unread: unread,
             trace: is_recorded.then(Trace::default),
             mux_trace: MuxTrace::new(),
@@ -387,6 +391,21 @@ impl Simulation {
                     }
                 }
                 OwnedEvent::Mux(event) => self.mux_trace.push((at, event.mux().get(), OwnedMuxEvent::of(&event))),
+                OwnedEvent::Command(event) => {
+                    let event = event.get();
+                    let key = (event.address.to_owned(), event.connection_id, event.request_id);
+                    // A server that comes back counts its connections from the start.
+                    let begun = self.commands.entry(key).or_default();
+                    match event.stage {
+                        CommandStage::Started => *begun += 1,
+                        CommandStage::Succeeded { .. } | CommandStage::Failed { .. } => {
+                            assert!(*begun > 0, "P31: a command ends twice: {event}");
+                            *begun -= 1;
+                        }
+                    }
+                    let expected = if event.name == "ping" || event.name == "insert" { "test" } else { "admin" };
+                    assert_eq!(event.database, expected, "{event}");
+                }
                 OwnedEvent::Cluster(_) | _ => {}
             }
         }
@@ -581,7 +600,7 @@ fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
         EventRef::Heartbeat(event) => log.on_event(now, *event),
         EventRef::Sdam(event) => log.on_event(now, *event),
         EventRef::Mux(event) => log.on_event(now, *event),
-        EventRef::Cluster(_) | _ => panic!("an unexpected event: {event:?}"),
+        EventRef::Cluster(_) | EventRef::Command(_) | _ => panic!("an unexpected event: {event:?}"),
     }
     if let Some(lines) = &mut log.lines {
         sim.with(|state| state.lines.get_or_insert_default().append(lines));
