@@ -21,9 +21,11 @@ async fn observed() -> (FakeReplicaSet, Client, Subscription) {
 /// The events so far.
 fn taken(events: &mut Subscription) -> Vec<OwnedCommandEvent> {
     core::iter::from_fn(|| events.try_next())
-        .map(|notice| match notice {
-            Notice::Event { event: Event::Command(event), .. } => *event,
-            other => panic!("no event of a command: {other:?}"),
+        .map(|notice| {
+            let Notice::Event { event: Event::Command(event), .. } = notice else {
+                panic!("no event of a command: {notice:?}")
+            };
+            *event
         })
         .collect()
 }

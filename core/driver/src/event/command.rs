@@ -201,7 +201,7 @@ pub(crate) fn publish<R: Runtime>(
     stage: CommandStage<'_>,
     reply: Option<RawDocument<'_>>,
 ) {
-    let limits = Limits { message_bytes_max: u32::MAX, document_bytes_max: u32::MAX, ..Limits::HANDSHAKE };
+    let limits = Limits { message_bytes_max: u32::MAX, document_bytes_max: u32::MAX };
     let Ok(Decoded::Done { value: message, .. }) = decode_message(request, &limits) else { return };
     let (command, request_id) = (message.body(), message.header().request_id);
     let Some(Ok(first)) = command.iter().next() else { return };

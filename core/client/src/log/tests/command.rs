@@ -34,10 +34,8 @@ fn ping(options: LogOptions, error: Option<&OperationError>) -> Vec<Captured> {
 }
 
 fn text(captured: &Captured, field: &str) -> Option<String> {
-    captured.fields.get(field).map(|value| match value {
-        capture::Value::Text(text) => text.clone(),
-        other => alloc::format!("{other:?}"),
-    })
+    let value = captured.fields.get(field)?;
+    if let capture::Value::Text(text) = value { Some(text.clone()) } else { panic!("no text: {value:?}") }
 }
 
 #[test]
