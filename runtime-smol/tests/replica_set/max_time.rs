@@ -1,4 +1,4 @@
-//! `maxTimeMS`, by which servers end the work of an operation whose time is over.
+//! `maxTimeMS`: servers end the work of an operation when its time is over.
 
 use super::support::{client, eventually, known, options, refused, run, sent, still_set};
 use bson::doc;

@@ -25,7 +25,7 @@ use poolhouse_wire::message::{Decoded, Limits, decode_message};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CommandEvent<'a> {
-    /// What has happened.
+    /// The start, or the end with its outcome.
     pub stage: CommandStage<'a>,
     /// The command's name.
     pub name: &'a str,
@@ -48,7 +48,7 @@ pub struct CommandEvent<'a> {
     pub document: RawDocument<'a>,
 }
 
-/// What has happened to a command.
+/// The start of a command, or its end with the outcome.
 #[derive(Clone, Copy, Debug)]
 pub enum CommandStage<'a> {
     /// It will be sent.

@@ -1,4 +1,4 @@
-//! Commands whose documents are not shown.
+//! Commands with secrets: events and log messages leave out their documents.
 
 use crate::bson::RawDocument;
 
