@@ -272,7 +272,7 @@ fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
             ..row(
                 "06b",
                 format!("mongodb://{g}/?{SELECTION}"),
-                "the command failed with code 13 (Unauthorized): command insert requires authentication",
+                format!("{g}: the command failed with code 13 (Unauthorized): command insert requires authentication"),
             )
         },
         row(
@@ -307,8 +307,11 @@ fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
             ..row(
                 "11b",
                 format!("mongodb://{secondary}/?directConnection=true&{SELECTION}"),
-                "the command failed with code 10107 (NotWritablePrimary): not primary; \
-                 directConnection=true reached a member that is not the primary; without it, the client finds the primary",
+                format!(
+                    "{secondary}: the command failed with code 10107 (NotWritablePrimary): not primary; \
+                     directConnection=true reached a member that is not the primary; \
+                     without it, the client finds the primary"
+                ),
             )
         },
         row(

@@ -6,11 +6,13 @@ extern crate alloc;
 mod replica_set {
     #[cfg(feature = "auth")]
     mod arbiters;
+    mod commands;
     mod cursors;
     mod discovery;
     mod events;
     mod faults;
     mod load;
+    mod max_time;
     mod members;
     mod preferences;
     mod retries;

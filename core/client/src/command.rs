@@ -9,10 +9,11 @@ use super::{Client, Error, Net, Platform, connection};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use connection::Parts;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
-use poolhouse_driver::{CommandOptions, Guard, RetryPolicy, SelectionRequest};
+use poolhouse_driver::{CommandOptions, EventKinds, Guard, Publish as _, RetryPolicy, SelectionRequest};
 use poolhouse_wire::bson::RawDocument;
 use poolhouse_wire::command::{CommandShape, Retry};
 use serde::de::DeserializeOwned;
@@ -22,16 +23,17 @@ impl<P: Platform> Client<P> {
     /// has no write errors.
     ///
     /// The command is sent unchanged, except that `$db` is added, `$readPreference` where the server
-    /// requires it, and on deployments with sessions `lsid` and `$clusterTime`, each unless the
-    /// command has it. If the command has `$db` or `$readPreference`, servers refuse it. Of the
-    /// client's options, only the time limits and the options of retries apply: see
-    /// [`CommandOptions`].
+    /// requires it, `maxTimeMS` if the operation has a time limit, and on deployments with sessions
+    /// `lsid` and `$clusterTime`, each unless the command has it. If the command has `$db` or
+    /// `$readPreference`, servers refuse it. Of the client's options, only the time limits and the
+    /// options of retries apply: see [`CommandOptions`].
     ///
     /// The operation may take as long as
-    /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. Any command is
-    /// retried once if it was not sent. A command that reads (`find`, `aggregate`, `count`,
-    /// `distinct`, `listDatabases`, `listCollections`, `listIndexes`) is retried once after a
-    /// network error or a change of the server's state. So is a write (`insert`, `update`,
+    /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows; it is retried
+    /// until then, or once if there is no limit. Any command is retried if it was not sent. A
+    /// command that reads (`find`, `aggregate`, `count`, `distinct`, `listDatabases`,
+    /// `listCollections`, `listIndexes`) is retried after a network error or a change of the
+    /// server's state. So is a write (`insert`, `update`,
     /// `delete`, `findAndModify`, `bulkWrite`) that affects a known number of documents, on
     /// deployments other than standalone servers: it is sent with `txnNumber`, by which the server
     /// executes it once. After an overload error, any command is retried up to
@@ -178,16 +180,19 @@ impl<P: Platform> Client<P> {
             session.keep(self, guard);
             value
         };
-        self.run_then(session, database, command, options, finish).await
+        self.run_then(session, database, command, options, true, finish).await
     }
 
     /// Runs a command in a session, and calls `finish` with the connection that has its reply.
+    ///
+    /// - `is_timed`: whether a time limit is sent to the server.
     pub(super) async fn run_then<T>(
         &self,
         session: &mut SessionState<P>,
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
+        is_timed: bool,
         finish: impl AsyncFnOnce(Guard<'_, Net<P>>, &mut SessionState<P>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Checked first, so an invalid command fails before a server is selected.
@@ -217,12 +222,14 @@ impl<P: Platform> Client<P> {
             (false, true) => Retry::Read,
             (false, false) => shape.retry,
         };
+        let is_timed = is_timed && deadline.is_some();
         let mut policy = self.retry_policy(retry, shape.in_transaction);
         policy.enabled &= options.retry;
         let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
         let is_write = shape.retry == Retry::Write && !shape.has_session && !in_transaction;
         let numbered = is_write && self.options().retry_writes && options.retry;
         let mut txn_number = None;
+        let operation_id = self.operation_id();
         loop {
             let taken = if session.own.is_some() {
                 Box::pin(self.next_in(session, &mut attempts, deadline, false)).await
@@ -233,17 +240,19 @@ impl<P: Platform> Client<P> {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.failed(error)),
             };
+            guard.set_operation_id(operation_id);
             // Servers accept no other mode than `primary` in a transaction.
             let direct = self.options().direct_connection && !in_transaction;
             let sent = guard.preference_to_send(read_preference, direct);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let additions = match session.begin(self, &shape, &guard, numbered, txn_number) {
+            let additions = match session.begin(self, &shape, &guard, numbered, txn_number, is_timed) {
                 Ok(additions) => additions,
                 Err(error) => {
                     session.keep(self, guard);
-                    return Err(session.failed(error));
+                    // An earlier attempt has the original cause.
+                    return Err(session.failed(attempts.take_error().unwrap_or(error)));
                 }
             };
             if txn_number.is_some() && additions.txn_number.is_none() {
@@ -270,6 +279,16 @@ impl<P: Platform> Client<P> {
                 return Err(session.failed(error));
             }
         }
+    }
+
+    /// Returns the id of an operation that begins now, for the events of its commands. Request ids
+    /// have 32 bits, so it differs from all of them. 0 if the events have no subscriber.
+    pub(super) fn operation_id(&self) -> i64 {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !self.inner.core.events().kinds().intersects(EventKinds::COMMANDS) {
+            return 0;
+        }
+        1 << 32 | i64::from(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns the retry policy of a command. If the client does not know whether the command reads

@@ -170,7 +170,8 @@ impl<'c, P: Platform> Connection<'c, P> {
             self.client.pace(&mut self.guard);
         }
         let session = self.session.get_or_insert_default();
-        run_once(&mut self.guard, self.client, session, database, command, sent.as_ref()).await?;
+        let is_timed = !self.is_paced;
+        run_once(&mut self.guard, self.client, session, database, command, sent.as_ref(), is_timed).await?;
         read(reply_of(&self.guard)?)
     }
 
@@ -254,7 +255,7 @@ pub(super) async fn exchange<P: Platform>(
                 session.handle_success();
                 Ok(())
             }
-            Ok(()) => Err(Error::Write(Box::new(WriteError::new(document_of(guard))))),
+            Ok(()) => Err(Error::Write(Box::new(WriteError::new(guard.server().address(), document_of(guard))))),
             Err(OperationError::Command { code, .. }) => {
                 if code == KEY_NOT_FOUND && parts.additions.forget_cluster_time(client) {
                     continue;
@@ -270,6 +271,7 @@ pub(super) async fn exchange<P: Platform>(
 /// [`reply_of`] returns then.
 ///
 /// - `command`: the result of [`checked`].
+/// - `is_timed`: as in [`SessionState::begin`].
 pub(super) async fn run_once<P: Platform>(
     guard: &mut Guard<'_, Net<P>>,
     client: &Client<P>,
@@ -277,9 +279,10 @@ pub(super) async fn run_once<P: Platform>(
     database: &str,
     command: RawDocument<'_>,
     preference: Option<&ReadPreference<'_>>,
+    is_timed: bool,
 ) -> Result<(), Error> {
     let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
-    let additions = session.begin(client, &shape, guard, false, None)?;
+    let additions = session.begin(client, &shape, guard, false, None, is_timed)?;
     let parts = Parts { database, command, preference, additions };
     exchange(guard, client, session, &parts, false).await.map_err(|error| {
         session.handle_attempt_failed(guard, &error, &additions);
@@ -300,6 +303,7 @@ fn document_of<P: Platform>(guard: &Guard<'_, Net<P>>) -> bson::Document {
 fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
     let reply = document_of(guard);
     Error::Command(Box::new(CommandError {
+        server: guard.server().address().to_owned(),
         code,
         code_name: reply.get_str("codeName").ok().map(str::to_owned),
         message: reply.get_str("errmsg").ok().map(str::to_owned),

@@ -122,7 +122,7 @@ impl<P: Platform> Client<P> {
             begin(self, guard, session, database, timeout).await
         };
         let First { server, namespace, id, reply, rest, connection } =
-            self.run_then(session, database, &command, options, begin).await?;
+            self.run_then(session, database, &command, options, false, begin).await?;
         let is_pinned = connection.is_some();
         let (client, database) = (self.clone(), database.to_owned());
         Ok(Batches {
@@ -512,7 +512,8 @@ impl<P: Platform> Origin<P> {
             self.client.pace(&mut guard);
         }
         let command = connection::checked(command)?;
-        let outcome = connection::run_once(&mut guard, &self.client, session, &self.database, command, None).await;
+        let outcome =
+            connection::run_once(&mut guard, &self.client, session, &self.database, command, None, false).await;
         if outcome.is_ok() {
             reply.clear();
             reply.extend_from_slice(reply_of(&guard)?.as_bytes());
@@ -744,7 +745,8 @@ async fn begin<P: Platform>(
         guard.set_deadline(client.kill_deadline(timeout));
         // The fault of the cursor is the error that is returned.
         let command = connection::checked(&command)?;
-        let _: Result<(), Error> = connection::run_once(&mut guard, client, session, &database, command, None).await;
+        let _: Result<(), Error> =
+            connection::run_once(&mut guard, client, session, &database, command, None, false).await;
     }
     session.keep(client, guard);
     Err(Error::Cursor("the cursor's namespace is not of the command's database"))

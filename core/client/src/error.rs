@@ -139,6 +139,8 @@ impl core::error::Error for OptionError {}
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CommandError {
+    /// The address of the server that refused the command.
+    pub server: String,
     /// The numeric error code; 0 if the reply has none.
     pub code: i32,
     /// The name of the code, if the reply has one.
@@ -284,9 +286,13 @@ impl Error {
     }
 
     /// Whether a deadline or time limit expired: that of the operation, of server selection, of the
-    /// wait for a connection, of connection establishment, or of a lookup.
+    /// wait for a connection, of connection establishment, of a lookup, or `maxTimeMS` on the server.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
+        const MAX_TIME_EXPIRED: i32 = 50;
+        if self.code() == Some(MAX_TIME_EXPIRED) {
+            return true;
+        }
         if let Self::Setup(SetupError::Seedlist(error)) = self {
             let (SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) = &**error else {
                 return false;
@@ -376,7 +382,7 @@ impl core::error::Error for SetupError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the command failed with code {}", self.code)?;
+        write!(f, "{}: the command failed with code {}", self.server, self.code)?;
         if let Some(name) = &self.code_name {
             write!(f, " ({name})")?;
         }

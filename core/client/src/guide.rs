@@ -7,6 +7,7 @@
 //! - [`tuning`]: the most important options, and the symptoms of wrong values.
 //! - [`forking`]: a client in a process that forks.
 //! - [`migrating`]: from the official driver.
+//! - [`migrating_pymongo`]: from pymongo, and a cookbook of commands.
 //! - [`migrating_pools`]: from deadpool, bb8 and r2d2.
 //! - [`adapter`]: the client on another runtime, with a heap or without, and its contract.
 //! - [`status`]: what is implemented, and what is not.
@@ -38,6 +39,10 @@ pub mod migrating {
 
 pub mod pool {
     #![cfg_attr(not(doctest), doc = include_str!("guide/pool.md"))]
+}
+
+pub mod migrating_pymongo {
+    #![cfg_attr(not(doctest), doc = include_str!("guide/migrating_pymongo.md"))]
 }
 
 pub mod migrating_pools {

@@ -1,4 +1,4 @@
-//! Log messages of pools, topology and heartbeats, as events of the [`tracing`] crate (feature
+//! Log messages of pools, topology, heartbeats and commands, as events of the [`tracing`] crate (feature
 //! `tracing`).
 //!
 //! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null
@@ -7,7 +7,7 @@
 //!
 //! Each message is one event at level *debug*: it is for diagnosis, and an error that the caller
 //! receives is not logged again at a higher level (LOG-38). Its target is its component,
-//! [`CONNECTION`] or [`TOPOLOGY`]: any subscriber can filter by it
+//! [`CONNECTION`], [`TOPOLOGY`] or [`COMMAND`]: any subscriber can filter by it
 //! (`RUST_LOG=poolhouse::connection=debug`). The fields have the names of the specification:
 //! `message`, `serverHost`, `serverPort`, `driverConnectionId`, `durationMS` (a float),
 //! `topologyId`. A field with an unknown value is left out.
@@ -24,6 +24,10 @@
 //!
 //! Durations have at most three decimals. The `reply` of a heartbeat is left out unless
 //! [`LogOptions::heartbeat_replies`] is set.
+//!
+//! The messages of commands contain the command and its reply, that is, data of the application,
+//! unless they may contain a password:
+//! [`CommandEvent::document`](poolhouse_driver::CommandEvent#structfield.document).
 //!
 //! # Warnings
 //!
@@ -49,7 +53,8 @@
 //! last server; a lookup of the hosts of a `mongodb+srv://` string failed or found no host
 //! (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`,
 //! `count`, and the first eight as `hosts`). [`CONNECTION`] has the warnings about the connection
-//! string and the TLS options, when a client is created.
+//! string and the TLS options, when a client is created. [`COMMAND`] has a warning for each command
+//! that takes longer than [`LogOptions::slow_command`].
 //!
 //! # Subscribers
 //!
@@ -61,6 +66,7 @@
 //! `LogQueue` is for the driver: it stores events under the lock, and emits them after the lock is
 //! released.
 
+mod command;
 mod deployment;
 mod emit;
 mod queue;
@@ -74,6 +80,7 @@ pub(crate) use srv::SrvPolled;
 
 use self::deployment::Fact;
 use core::fmt;
+use core::time::Duration;
 use poolhouse_core::address::HostAddress;
 use poolhouse_core::machine::Observer;
 use poolhouse_core::monitor::MonitorEvent;
@@ -88,6 +95,8 @@ use tracing::level_filters::LevelFilter;
 
 /// The target of messages of pools: the component "connection".
 pub const CONNECTION: &str = "poolhouse::connection";
+/// The target of messages of commands: the component "command".
+pub const COMMAND: &str = "poolhouse::command";
 /// The target of messages of topologies and heartbeats: the component "topology".
 pub const TOPOLOGY: &str = "poolhouse::topology";
 /// The target of the lines for operators: servers that are down, primaries that are lost and found.
@@ -101,6 +110,8 @@ const UNKNOWN: &str = "an unknown server";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogOptions {
+    /// The most verbose level of messages of commands. Default all levels.
+    pub command: LevelFilter,
     /// The most verbose level of messages of pools. Default all levels.
     pub connection: LevelFilter,
     /// The most verbose level of messages of topologies and heartbeats. Default all levels.
@@ -110,6 +121,8 @@ pub struct LogOptions {
     /// Whether the message of a heartbeat contains the server's reply. Default false: a reply has
     /// up to some thousand bytes, and each server sends one every ten seconds.
     pub heartbeat_replies: bool,
+    /// The time from which a command is slow, and logged at *warn*; `None`, the default, is never.
+    pub slow_command: Option<Duration>,
     /// The maximum length of a document in bytes; a longer one is cut, and `...` is appended.
     /// Default 1000.
     pub document_length_max: usize,
@@ -130,24 +143,27 @@ pub enum LogStyle {
 impl LogOptions {
     /// The defaults.
     pub const DEFAULT: Self = Self {
+        command: LevelFilter::TRACE,
         connection: LevelFilter::TRACE,
         topology: LevelFilter::TRACE,
         deployment: LevelFilter::TRACE,
         heartbeat_replies: false,
+        slow_command: None,
         document_length_max: 1000,
         style: LogStyle::Structured,
     };
 
     /// Logs nothing.
     pub const OFF: Self = Self {
+        command: LevelFilter::OFF,
         connection: LevelFilter::OFF,
         topology: LevelFilter::OFF,
         deployment: LevelFilter::OFF,
         ..Self::DEFAULT
     };
 
-    /// The defaults, changed by environment variables: `MONGODB_LOG_CONNECTION`,
-    /// `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for components without a variable and for the
+    /// The defaults, changed by environment variables: `MONGODB_LOG_COMMAND`,
+    /// `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for components without a variable and for the
     /// lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). An
     /// invalid value counts as not set (LOG-34).
     ///
@@ -161,6 +177,7 @@ impl LogOptions {
     pub fn from_environment<S: AsRef<str>>(mut variable: impl FnMut(&str) -> Option<S>) -> Self {
         let mut level = |name: &str| variable(name).and_then(|value| parse_level(value.as_ref()));
         let all = level("MONGODB_LOG_ALL").unwrap_or(LevelFilter::TRACE);
+        let command = level("MONGODB_LOG_COMMAND").unwrap_or(all);
         let connection = level("MONGODB_LOG_CONNECTION").unwrap_or(all);
         let topology = level("MONGODB_LOG_TOPOLOGY").unwrap_or(all);
         let length = variable("MONGODB_LOG_MAX_DOCUMENT_LENGTH").and_then(|value| {
@@ -168,7 +185,7 @@ impl LogOptions {
             if value.eq_ignore_ascii_case("unlimited") { Some(usize::MAX) } else { value.parse().ok() }
         });
         let document_length_max = length.unwrap_or(Self::DEFAULT.document_length_max);
-        Self { connection, topology, deployment: all, document_length_max, ..Self::DEFAULT }
+        Self { command, connection, topology, deployment: all, document_length_max, ..Self::DEFAULT }
     }
 }
 
@@ -264,6 +281,7 @@ impl Logs {
             | when(self.logs_topology(), EventKinds::HEARTBEATS | EventKinds::TOPOLOGY)
             | when(self.warns_of_topology(), EventKinds::TOPOLOGY)
             | when(self.logs_deployment(), EventKinds::POOLS | EventKinds::TOPOLOGY)
+            | self.command_kinds()
     }
 
     /// Whether a subscriber receives this fact about the deployment.

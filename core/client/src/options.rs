@@ -113,7 +113,11 @@ pub struct ClientOptions {
     /// `None`, the default, is no limit. If this or the operation's own timeout is set,
     /// `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply. [`Duration::MAX`] therefore
     /// disables both; `timeoutMS=0` in a connection string is converted to it. Server selection
-    /// together with the check-out always takes at most `serverSelectionTimeoutMS`.
+    /// together with the check-out always takes at most `serverSelectionTimeoutMS`. A command
+    /// is sent with `maxTimeMS`, unless it has its own: the rest of the time less the minimum
+    /// round-trip time to the server. If no time would be left, it is not sent, and fails. The
+    /// commands of a [`Cursor`](super::Cursor) have none, because its limit applies to each batch,
+    /// but that of the first command would apply to the whole cursor.
     pub timeout: Option<Duration>,
     /// `tls` and the options with the prefix `tls`: the encryption of TCP connections; `None`
     /// disables it. Unix domain sockets are never encrypted.

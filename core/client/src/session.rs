@@ -8,7 +8,7 @@
 //! Consistency, "Causal consistency"; Snapshot Reads, "Specification".
 
 use super::connection::{self, Parts};
-use super::transaction::{Pin, TransactionOptions};
+use super::transaction::{Pin, TransactionOptions, millis};
 use super::{Client, CommandOptions, Error, Net, Platform, lock};
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -19,7 +19,7 @@ use poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_core::session::transaction::{Transaction, TransactionRole};
 use poolhouse_core::session::{ClusterTime, ServerSession, SessionPool};
 use poolhouse_core::{Instant, ServerType};
-use poolhouse_driver::{Guard, append_read_preference};
+use poolhouse_driver::{Guard, OperationError, append_read_preference};
 use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue, Timestamp};
 use poolhouse_wire::command::CommandShape;
 use poolhouse_wire::{EncodeError, WireError};
@@ -77,6 +77,8 @@ pub(super) struct Additions {
     /// The place of the command in its transaction.
     pub(super) role: Option<TransactionRole>,
     concern: Option<Concern>,
+    /// `maxTimeMS`.
+    max_time_ms: Option<i64>,
 }
 
 /// The read concern of a command in a session.
@@ -109,6 +111,7 @@ impl<P: Platform> SessionState<P> {
     /// - `numbered`: whether the command is sent with a transaction number, if the server supports
     ///   them.
     /// - `txn_number`: the number of the previous attempt.
+    /// - `is_timed`: whether the deadline of the guard is that of the operation.
     pub(super) fn begin(
         &mut self,
         client: &Client<P>,
@@ -116,6 +119,7 @@ impl<P: Platform> SessionState<P> {
         guard: &Guard<'_, Net<P>>,
         numbered: bool,
         txn_number: Option<i64>,
+        is_timed: bool,
     ) -> Result<Additions, Error> {
         // Without it, the client was forked, and the command fails.
         let Some(established) = guard.established() else { return Ok(Additions::default()) };
@@ -134,8 +138,9 @@ impl<P: Platform> SessionState<P> {
             return Err(Error::Session("the deployment supports no sessions"));
         }
         let is_member = !matches!(established.server_type, ServerType::Standalone | ServerType::Unknown);
-        let mut additions =
-            Additions { has_cluster_time: is_member && !shape.has_cluster_time, ..Additions::default() };
+        let max_time_ms = if is_timed && shape.takes_max_time { max_time_ms(guard)? } else { None };
+        let has_cluster_time = is_member && !shape.has_cluster_time;
+        let mut additions = Additions { has_cluster_time, max_time_ms, ..Additions::default() };
         if !is_supported || !shape.takes_session {
             return Ok(additions);
         }
@@ -167,12 +172,14 @@ impl<P: Platform> SessionState<P> {
     /// The fields of an attempt to end the transaction.
     pub(super) fn begin_end(&self, client: &Client<P>) -> Additions {
         let number = self.own.as_ref().and_then(|own| own.transaction.number());
+        // The command has its own `maxTimeMS`.
         Additions {
             session: Some(client.now()),
             has_cluster_time: true,
             txn_number: number,
             role: number.map(|_| TransactionRole::Further),
             concern: None,
+            max_time_ms: None,
         }
     }
 
@@ -189,6 +196,9 @@ impl<P: Platform> SessionState<P> {
             _ => {
                 body.extend(command)?;
             }
+        }
+        if let Some(time) = additions.max_time_ms {
+            body.int64("maxTimeMS", time)?;
         }
         if let (Some(session), Some(begun)) = (&mut self.server, additions.session) {
             session.send(begun);
@@ -249,6 +259,15 @@ impl<P: Platform> SessionState<P> {
             lock(&client.inner.sessions.pool).check_in(client.now(), session, self.timeout);
         }
     }
+}
+
+/// Returns `maxTimeMS` of a command that is sent now; `None` without a deadline.
+///
+/// # Errors
+///
+/// [`OperationError::Timeout`]: the reply would be late.
+pub(super) fn max_time_ms<P: Platform>(guard: &Guard<'_, Net<P>>) -> Result<Option<i64>, OperationError> {
+    Ok(guard.time_for_server()?.and_then(millis))
 }
 
 /// Whether servers accept `afterClusterTime` beside these fields of a read concern.

@@ -4,7 +4,7 @@
 //! Transactions, "Sequence of Actions".
 
 use super::connection::{self, Parts};
-use super::session::{Additions, SessionState};
+use super::session::{Additions, SessionState, max_time_ms};
 use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -199,7 +199,13 @@ impl<P: Platform> SessionState<P> {
     /// Writes the command that ends the transaction. Returns whether a commit is repeated.
     ///
     /// - `is_limited`: whether the operation has a time limit.
-    fn end_command(&mut self, is_commit: bool, is_limited: bool) -> Result<(Vec<u8>, bool), Error> {
+    /// - `rest_ms`: `maxTimeMS` by that limit.
+    fn end_command(
+        &mut self,
+        is_commit: bool,
+        is_limited: bool,
+        rest_ms: Option<i64>,
+    ) -> Result<(Vec<u8>, bool), Error> {
         let Some(own) = &mut self.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         let is_repeated = is_commit && own.transaction.send_commit();
         let options = &own.transaction_options;
@@ -207,7 +213,8 @@ impl<P: Platform> SessionState<P> {
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
             body.int32(if is_commit { "commitTransaction" } else { "abortTransaction" }, 1)?;
             write_concern(body, options.write_concern.as_ref(), is_repeated, is_limited)?;
-            if let Some(time_ms) = options.max_commit_time.filter(|_| is_commit).and_then(millis) {
+            let own_ms = options.max_commit_time.filter(|_| is_commit).and_then(millis);
+            if let Some(time_ms) = own_ms.into_iter().chain(rest_ms).min() {
                 body.int64("maxTimeMS", time_ms)?;
             }
             let token = own.transaction.recovery_token();
@@ -249,7 +256,7 @@ fn write_concern(
 
 /// Returns a time limit for a server, in milliseconds: at least 1, because 0 is no limit. `None` if
 /// it is longer than servers accept, so no limit is sent.
-fn millis(limit: Duration) -> Option<i64> {
+pub(super) fn millis(limit: Duration) -> Option<i64> {
     i32::try_from(limit.as_millis().max(1)).ok().map(i64::from)
 }
 
@@ -317,15 +324,27 @@ impl<P: Platform> Client<P> {
             enable_overload_retargeting: options.enable_overload_retargeting,
         };
         let mut attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
+        let operation_id = self.operation_id();
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.labelled(error, is_commit, false, false)),
             };
+            guard.set_operation_id(operation_id);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let (command, is_repeated) = session.end_command(is_commit, deadline.is_some())?;
+            let rest_ms = if deadline.is_some() { max_time_ms(&guard) } else { Ok(None) };
+            let rest_ms = match rest_ms {
+                Ok(rest_ms) => rest_ms,
+                Err(error) => {
+                    session.keep(self, guard);
+                    // An earlier attempt has the original cause.
+                    let error = attempts.take_error().unwrap_or(error.into());
+                    return Err(session.labelled(error, is_commit, false, false));
+                }
+            };
+            let (command, is_repeated) = session.end_command(is_commit, deadline.is_some(), rest_ms)?;
             let additions = session.begin_end(self);
             let parts =
                 Parts { database: "admin", command: connection::checked(&command)?, preference: None, additions };

@@ -163,6 +163,11 @@ impl<R: Runtime> State<R> {
         let unplaced = core::mem::take(&mut self.unplaced);
         for place in self.control.take_touched() {
             widen(&mut self.dirty, place);
+            #[cfg(feature = "alloc")]
+            if let Some(Some(entry)) = self.servers.slots().get(place) {
+                let description = self.control.topology().server(entry.id);
+                entry.server.note_round_trip(description.and_then(|known| known.min_round_trip_time()));
+            }
         }
         while let Some(action) = self.control.poll_action() {
             match action {

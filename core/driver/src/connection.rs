@@ -16,6 +16,8 @@ use core::future::poll_fn;
 use core::ops::Range;
 use core::task::Poll;
 use embedded_io_async::{ErrorType, Read, Write};
+#[cfg(feature = "alloc")]
+use poolhouse_core::Instant;
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, Reason};
 use poolhouse_wire::bson::RawDocument;
@@ -131,6 +133,12 @@ pub(super) struct Connection<R: Runtime> {
     limits: Limits,
     /// Whether written bytes may contain a secret.
     secret: bool,
+    /// When the last command began, if the event of its start was published, and not that of its end.
+    #[cfg(feature = "alloc")]
+    pub(super) observed: Option<Instant>,
+    /// The operation of the commands, for their events; 0 if it has no id.
+    #[cfg(feature = "alloc")]
+    pub(super) operation_id: i64,
 }
 
 /// An owned connection. With a heap it is boxed: a connection has some hundred bytes, and each move
@@ -191,7 +199,17 @@ impl<R: Runtime> Connection<R> {
             sent: false,
             limits: Limits::HANDSHAKE,
             secret: false,
+            #[cfg(feature = "alloc")]
+            observed: None,
+            #[cfg(feature = "alloc")]
+            operation_id: 0,
         }
+    }
+
+    /// The message of the last command.
+    #[cfg(feature = "alloc")]
+    pub(super) fn request(&self) -> &[u8] {
+        self.output.written()
     }
 
     /// The socket.
@@ -472,6 +490,10 @@ impl<R: Runtime> Connection<R> {
     #[inline]
     pub(super) fn rest(&mut self) {
         self.discard_reply();
+        #[cfg(feature = "alloc")]
+        {
+            self.operation_id = 0;
+        }
         if self.output.capacity() > KEEP_BYTES_MAX {
             self.output.shrink(0);
         }

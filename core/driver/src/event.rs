@@ -1,5 +1,11 @@
 //! Publishing events to subscribers.
 
+#[cfg(feature = "alloc")]
+pub(super) mod command;
+
+#[cfg(feature = "alloc")]
+pub use command::{CommandEvent, CommandStage, OwnedCommandEvent};
+
 use core::ops::BitOr;
 use poolhouse_core::Instant;
 use poolhouse_core::cluster::ClusterEvent;
@@ -24,6 +30,9 @@ pub enum EventRef<'a> {
     Mux(&'a MuxEvent),
     /// An event of a Cassandra cluster.
     Cluster(&'a ClusterEvent),
+    /// An event of a command.
+    #[cfg(feature = "alloc")]
+    Command(&'a CommandEvent<'a>),
 }
 
 /// Kinds of events, as a set: `EventKinds::POOLS | EventKinds::TOPOLOGY`.
@@ -47,7 +56,9 @@ impl EventKinds {
     pub const MUX: Self = Self(16);
     /// Events of Cassandra clusters.
     pub const CLUSTER: Self = Self(32);
-    /// All events.
+    /// Events of commands, each with a copy of the command or of its reply.
+    pub const COMMANDS: Self = Self(64);
+    /// All events but those of commands, which have the data of the application.
     pub const ALL: Self = Self(63);
 
     /// Whether the two sets have a common kind.
@@ -60,7 +71,7 @@ impl EventKinds {
     /// The inverse of [`EventKinds::to_bits`].
     #[cfg(feature = "std")]
     pub(super) const fn from_bits(bits: u8) -> Self {
-        Self(bits & Self::ALL.0)
+        Self(bits & (Self::ALL.0 | Self::COMMANDS.0))
     }
 
     #[cfg(feature = "std")]
@@ -99,6 +110,8 @@ impl EventRef<'_> {
             Self::Sdam(_) => EventKinds::TOPOLOGY,
             Self::Mux(_) => EventKinds::MUX,
             Self::Cluster(_) => EventKinds::CLUSTER,
+            #[cfg(feature = "alloc")]
+            Self::Command(_) => EventKinds::COMMANDS,
         }
     }
 }
@@ -118,11 +131,13 @@ pub enum Event {
     Mux(MuxEvent),
     /// An event of a Cassandra cluster.
     Cluster(ClusterEvent),
+    /// An event of a command.
+    Command(alloc::boxed::Box<OwnedCommandEvent>),
 }
 
 #[cfg(feature = "alloc")]
 impl EventRef<'_> {
-    /// Returns an owned copy. Allocates for events of the topology.
+    /// Returns an owned copy. Allocates for events of the topology and of commands.
     #[must_use]
     pub fn to_owned(&self) -> Event {
         self.copy_after(&mut None)
@@ -139,6 +154,7 @@ impl EventRef<'_> {
             Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.copy_after(last))),
             Self::Mux(event) => Event::Mux(*event),
             Self::Cluster(event) => Event::Cluster(*event),
+            Self::Command(event) => Event::Command(alloc::boxed::Box::new(event.to_owned())),
         }
     }
 }
@@ -150,6 +166,7 @@ impl Event {
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Sdam(event) => size_of_val(&**event) + event.heap_bytes(),
+            Self::Command(event) => size_of_val(&**event) + event.heap_bytes(),
             Self::Pool(_) | Self::Heartbeat(_) | Self::Mux(_) | Self::Cluster(_) => 0,
         }
     }
@@ -165,6 +182,7 @@ impl core::fmt::Display for Event {
             Self::Sdam(event) => event.fmt(f),
             Self::Mux(event) => event.fmt(f),
             Self::Cluster(event) => event.fmt(f),
+            Self::Command(event) => event.get().fmt(f),
         }
     }
 }

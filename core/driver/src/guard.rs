@@ -6,17 +6,25 @@ use super::connection::{ExchangeError, Held};
 use super::drain::Drain;
 use super::driven::{Begun, Claimed, Drive, Watch};
 use super::error::{OperationError, ServerAddress};
+#[cfg(feature = "alloc")]
+use super::event::{CommandStage, EventKinds, Publish as _, command};
 use super::runtime::{ConnectError, Runtime};
 
 use core::fmt;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
+#[cfg(feature = "alloc")]
+use core::time::Duration;
+#[cfg(feature = "alloc")]
+use poolhouse_core::pool::ConnId;
 use poolhouse_core::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
 #[cfg(feature = "std")]
 use poolhouse_core::topology::TopologyType;
 use poolhouse_core::{Cause, Instant};
 use poolhouse_wire::EncodeError;
+#[cfg(feature = "alloc")]
+use poolhouse_wire::Sink as _;
 use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_wire::command::CommandReply;
 use poolhouse_wire::handshake::Established;
@@ -64,6 +72,10 @@ impl<'h, R: Runtime> Guard<'h, R> {
             Ok(()) => self.judge(),
             Err(error) => Err(error),
         };
+        #[cfg(feature = "alloc")]
+        if let Some(lease) = &self.lease {
+            self.observe_end(lease.conn(), outcome.as_ref().err());
+        }
         if let Err(error) = outcome {
             // A command that timed out before it was sent leaves the connection usable.
             let unsent = error == OperationError::Timeout
@@ -106,16 +118,29 @@ impl<'h, R: Runtime> Guard<'h, R> {
             return Err(OperationError::Broken(Cause::Closed));
         };
         let conn = lease.conn();
+        let (core, server, deadline) = (self.core, &self.server, self.deadline);
+        #[cfg(feature = "alloc")]
+        let is_observed = core.events().kinds().intersects(EventKinds::COMMANDS);
         let talk = async {
+            #[cfg(feature = "alloc")]
+            let (operation_id, observed) = {
+                connection.observed = is_observed.then(|| core.now());
+                (connection.operation_id, connection.observed)
+            };
             connection
                 .send(|sink, id, limits| {
-                    encode_command(sink, Outgoing::request(id), limits, db, body).map(|_| Flags::NONE)
+                    encode_command(sink, Outgoing::request(id), limits, db, body)?;
+                    #[cfg(feature = "alloc")]
+                    if let Some(now) = observed {
+                        let origin = (now, conn, operation_id);
+                        command::publish(core, server, origin, sink.written(), CommandStage::Started, None);
+                    }
+                    Ok(Flags::NONE)
                 })
                 .await?;
             // Reply matching rejects a further reply.
             connection.receive().await.map(|_: Matched| ())
         };
-        let (core, server, deadline) = (self.core, &self.server, self.deadline);
         let mut talk = pin!(talk);
         let mut expiry = pin!(core.sleep_until(deadline));
         let mut begun = false;
@@ -151,6 +176,40 @@ impl<'h, R: Runtime> Guard<'h, R> {
             talk.as_mut().poll(context).map_err(OperationError::Exchange)
         })
         .await
+    }
+
+    /// Publishes the event of the end of a command, if that of its start was published.
+    #[cfg(feature = "alloc")]
+    #[inline]
+    fn observe_end(&mut self, conn: ConnId, error: Option<&OperationError>) {
+        if let Some(begun) = self.connection.as_mut().and_then(|connection| connection.observed.take()) {
+            self.publish_end(begun, conn, error);
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[cold]
+    fn publish_end(&self, begun: Instant, conn: ConnId, error: Option<&OperationError>) {
+        let Some(connection) = &self.connection else { return };
+        let now = self.core.now();
+        let duration = now.saturating_since(begun);
+        let stage = match error {
+            None => CommandStage::Succeeded { duration },
+            Some(error) => CommandStage::Failed { duration, error },
+        };
+        let has_reply = matches!(error, None | Some(OperationError::Command { .. }));
+        let reply = self.reply().filter(|_| has_reply);
+        let origin = (now, conn, connection.operation_id);
+        command::publish(self.core, &self.server, origin, connection.request(), stage, reply);
+    }
+
+    /// Sets the id of the operation of the next commands, for their events, until the connection is
+    /// returned.
+    #[cfg(feature = "alloc")]
+    pub fn set_operation_id(&mut self, id: i64) {
+        if let Some(connection) = &mut self.connection {
+            connection.operation_id = id;
+        }
     }
 
     /// Evaluates the reply: `ok: 0` is an error, and is reported to the topology.
@@ -249,6 +308,27 @@ impl<'h, R: Runtime> Guard<'h, R> {
         self.deadline = deadline;
     }
 
+    /// Returns how long the server may work on a command that is sent now, so that its reply arrives
+    /// before the deadline: the rest of the time less the server's minimum round-trip time. `None`
+    /// without a deadline, and on a connection that is not usable.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::Timeout`]: no time is left for the server.
+    ///
+    /// Source: Client Side Operations Timeout, "Command Execution".
+    #[cfg(feature = "alloc")]
+    pub fn time_for_server(&self) -> Result<Option<Duration>, OperationError> {
+        // The error of an unusable connection is that of the command.
+        let is_usable = self.is_usable() && !self.core.is_forked();
+        let Some(deadline) = self.deadline.filter(|_| is_usable) else { return Ok(None) };
+        let rest = deadline.saturating_since(self.core.now());
+        match rest.saturating_sub(self.server.round_trip_minimum()) {
+            Duration::ZERO => Err(OperationError::Timeout),
+            time => Ok(Some(time)),
+        }
+    }
+
     /// Returns the server of the connection.
     pub const fn server(&self) -> &R::ServerHandle {
         &self.server
@@ -291,6 +371,8 @@ impl<R: Runtime> Drop for Guard<'_, R> {
                 lease
             }
             _ => {
+                #[cfg(feature = "alloc")]
+                self.observe_end(lease.conn(), Some(&OperationError::Broken(Cause::Cancelled)));
                 #[cfg(feature = "alloc")]
                 let Some(lease) = self.drain(lease) else { return };
                 self.broken.get_or_insert(Cause::Cancelled);

@@ -93,10 +93,10 @@ pub use connection::yield_now;
 #[doc(hidden)]
 pub use driven::is_earlier;
 pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
-#[cfg(feature = "alloc")]
-pub use event::Event;
 #[doc(hidden)]
 pub use event::Tap;
+#[cfg(feature = "alloc")]
+pub use event::{CommandEvent, CommandStage, Event, OwnedCommandEvent};
 pub use event::{EventKinds, EventRef, Publish};
 #[doc(hidden)]
 #[cfg(feature = "std")]

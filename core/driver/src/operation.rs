@@ -36,11 +36,10 @@ pub struct CommandOptions<'a> {
     /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is no limit, but selection with
     /// check-out still takes at most `serverSelectionTimeoutMS`. With zero, the command fails.
     pub timeout: Option<Duration>,
-    /// Whether the command may be executed twice without harm. Then it is also retried once,
-    /// preferably on another server, after a network error, an interruption, the end of
-    /// `socketTimeoutMS` or a change of the server's state, and not only if it was certainly not
-    /// sent. Hosted clients retry known reads, and writes that the server executes once, without
-    /// this option. Default false.
+    /// Whether the command may be executed twice without harm. Then it is also retried, preferably
+    /// on another server, after a network error, an interruption, the end of `socketTimeoutMS` or a
+    /// change of the server's state, and not only if it was certainly not sent. Hosted clients retry
+    /// known reads, and writes that the server executes once, without this option. Default false.
     pub idempotent: bool,
     /// Whether a reply with `ok: 1` is returned although it has `writeErrors` or a
     /// `writeConcernError`. By default, hosted clients return an error for it. Default false.
@@ -148,13 +147,14 @@ impl AttemptError for OperationError {
     }
 }
 
-/// When an operation is retried, and how often.
+/// When an operation is retried. An operation with a deadline is retried until then, any other once;
+/// after an overload, `max_adaptive_retries` applies to both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Whether it is retried at all.
     pub enabled: bool,
-    /// Whether it may be executed twice without harm: then it is retried once after any transient
-    /// error, and not only if it was certainly not sent.
+    /// Whether it may be executed twice without harm: then it is retried after any transient error,
+    /// and not only if it was certainly not sent.
     pub idempotent: bool,
     /// `maxAdaptiveRetries`: the maximum number of retries after one attempt failed by
     /// [overload](OperationError::is_overload); a [pause](overload_pause) precedes each. A
@@ -166,8 +166,8 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// One retry of an operation that was certainly not sent, two after an overload, on any
-    /// suitable server.
+    /// Retries of an operation that was certainly not sent, two after an overload, on any suitable
+    /// server.
     pub const DEFAULT: Self =
         Self { enabled: true, idempotent: false, max_adaptive_retries: 2, enable_overload_retargeting: false };
 }
@@ -199,10 +199,13 @@ pub fn overload_pause(retry: u32, entropy: u32) -> Duration {
 /// The maximum number of servers that an operation avoids if others are suitable.
 const DEPRIORITIZED_MAX: usize = 4;
 
-/// The attempts of one operation: two, or more after an overload, with [pauses](overload_pause).
+/// The attempts of one operation: two, or with a deadline any number until then. Retries after an
+/// overload are limited in number. A [pause](overload_pause) precedes each of them, and each retry
+/// after the first.
 ///
 /// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry
-/// policy"; Client Side Operations Timeout, "Server Selection" (CMAP-28, CMAP-67, CMAP-84).
+/// policy"; Client Side Operations Timeout, "Server Selection" and "Retryability" (CMAP-28,
+/// CMAP-67, CMAP-84).
 pub struct Attempts<'a, R: Runtime, E> {
     core: &'a ClientCore<R>,
     criteria: SelectionCriteria<'a>,
@@ -241,7 +244,7 @@ impl<R: Runtime> ClientCore<R> {
             deadline,
             policy,
             failures: 0,
-            retries_max: 1,
+            retries_max: if deadline.is_some() { u32::MAX } else { 1 },
             server: None,
             deprioritized,
             pause_until: None,
@@ -337,8 +340,10 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         if !policy.enabled || !again || self.failures >= self.retries_max {
             return Err(self.cause_of(error));
         }
-        if is_overload {
-            let pause = overload_pause(self.failures + 1, self.core.runtime().entropy());
+        // Otherwise servers that fail at once would get attempts without end until the deadline.
+        if is_overload || self.failures > 0 {
+            let retry = if is_overload { self.failures + 1 } else { 1 };
+            let pause = overload_pause(retry, self.core.runtime().entropy());
             let until = self.core.now().saturating_add(pause);
             if self.deadline.is_some_and(|deadline| until >= deadline) {
                 return Err(self.cause_of(error));
@@ -350,7 +355,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         // an overloaded member is avoided.
         let is_sharded = self.core.topology_type() == TopologyType::Sharded;
         if !is_overload || policy.enable_overload_retargeting || is_sharded {
-            let _ = self.server.map(|server| self.deprioritized.push(server));
+            let server = self.server.filter(|server| !self.deprioritized.contains(server));
+            let _ = server.map(|server| self.deprioritized.push(server));
         }
         self.failed = Some(self.cause_of(error));
         Ok(())

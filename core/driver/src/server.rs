@@ -19,6 +19,8 @@ use super::runtime::ConnectError;
 use super::runtime::{Locked, Runtime};
 use core::fmt;
 use core::task::Waker;
+#[cfg(feature = "alloc")]
+use core::time::Duration;
 use poolhouse_core::pool::{
     CheckOutError, Clear, ConnId, EstablishError, Generation, Lease, Pinned, PoolConfig, PoolCounts, PoolId, PoolState,
     ServiceError,
@@ -53,6 +55,10 @@ pub struct ServerState<R: Runtime> {
     /// cleared when a connection for an operation is established.
     #[cfg(feature = "alloc")]
     pub(super) failure: Option<ConnectError>,
+    /// A copy of the topology's, so that a command needs no lock of the client core; zero while it is
+    /// unknown.
+    #[cfg(feature = "alloc")]
+    round_trip_minimum: Duration,
     #[cfg(feature = "alloc")]
     pub(super) late: Late<R>,
 }
@@ -134,6 +140,17 @@ impl<R: Runtime> Server<R> {
     pub(super) fn clear(&self, now: Instant, clear: Clear, cause: Cause) {
         let cleared = self.change(|state, observer| state.pool.clear(now, clear, Some(cause), observer));
         debug_assert!(cleared.is_ok(), "the topology judges by its pools' mode");
+    }
+
+    /// Stores the minimum round-trip time, under the client core's lock.
+    #[cfg(feature = "alloc")]
+    pub(super) fn note_round_trip(&self, minimum: Option<Duration>) {
+        self.state.with(|state| state.round_trip_minimum = minimum.unwrap_or_default());
+    }
+
+    #[cfg(feature = "alloc")]
+    pub(super) fn round_trip_minimum(&self) -> Duration {
+        self.state.with(|state| state.round_trip_minimum)
     }
 
     /// Changes the pool's options, under the client core's lock.

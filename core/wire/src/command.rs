@@ -2,10 +2,12 @@
 //!
 //! Read first: SDAM, "Error handling"; Retryable Reads and Writes, on error labels.
 
+mod sensitive;
 mod shape;
 #[cfg(test)]
 mod tests;
 
+pub use sensitive::is_sensitive;
 pub use shape::{CommandShape, Retry};
 
 use super::bson::{ElementType, RawArray, RawDocument};

@@ -201,7 +201,7 @@ fn name(event: &Event) -> Option<&'static str> {
             OwnedSdamEvent::TopologyClosed { .. } => "TopologyClosed",
             OwnedSdamEvent::TopologyDescriptionChanged { .. } | OwnedSdamEvent::NoServers { .. } | _ => return None,
         },
-        Event::Mux(_) | Event::Cluster(_) | _ => return None,
+        Event::Mux(_) | Event::Cluster(_) | Event::Command(_) | _ => return None,
     })
 }
 

@@ -10,6 +10,7 @@ use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, CommandOptions, Error};
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 use poolhouse_tests::fake::{FailPoint, FailPointMode};
+use std::time::Instant;
 
 fn command_error(error: &Error) -> i32 {
     let Error::Command(error) = error else { panic!("no refusal by a server: {error:?}") };
@@ -41,16 +42,46 @@ fn idempotent_command_is_retried_on_the_new_primary() {
 
 /// Only one retry: the second error is the operation's.
 #[test]
-fn command_is_attempted_at_most_twice() {
+fn command_without_a_time_limit_is_attempted_at_most_twice() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
-        let client = client(options(&set.uri()));
+        let mut unlimited = options(&set.uri());
+        unlimited.timeout = None;
+        let client = client(unlimited);
         known(&client, &set).await;
         set.server(primary).set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(91));
         let error = refused(ping_with(&client, CommandOptions::new().idempotent(true)).await);
         assert_eq!(command_error(&error), 91);
         assert_eq!(sent(&set.server(primary), "ping").len(), 2);
+        client.close().await;
+    });
+}
+
+/// Client Side Operations Timeout, "Retryability": not only once.
+#[test]
+#[doc(alias = "O4")]
+fn command_with_a_time_limit_is_retried_until_then() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        // Servers stay known after this error, so only pauses separate the attempts.
+        let point = |mode| FailPoint::new(mode, &["find"]).error(134);
+        set.server(primary).set_fail_point(point(FailPointMode::Times(5)));
+        client.run_command("db", bson::doc! { "find": "c" }).await.expect("the sixth attempt succeeds");
+        assert_eq!(set.server(primary).count_of("find"), 6);
+        set.server(primary).set_fail_point(point(FailPointMode::AlwaysOn));
+        let (limit, begun) = (Duration::from_secs(1), Instant::now());
+        let hurried = CommandOptions::new().timeout(limit);
+        let error = refused(client.run_command_with("db", bson::doc! { "find": "c" }, hurried).await);
+        let took = begun.elapsed();
+        assert!(error.is_timeout() || command_error(&error) == 134, "{error:?}");
+        // The last pause would have ended later.
+        assert!(took > limit - Duration::from_millis(150) && took < limit * 5, "{took:?}");
+        let sent = set.server(primary).count_of("find") - 6;
+        assert!((3..200).contains(&sent), "{sent} attempts");
         client.close().await;
     });
 }

@@ -121,6 +121,8 @@ fn commands_are_retried_only_as_the_options_allow() {
         for (reads, writes, command, attempts) in cases {
             let mut options = options(&set.uri());
             (options.retry_reads, options.retry_writes) = (reads, writes);
+            // Without a time limit, there is one retry at most.
+            options.timeout = None;
             let client = client(options);
             known(&client, &set).await;
             let name = command.keys().next().expect("a command").as_str();
@@ -339,7 +341,8 @@ fn write_errors_are_errors_unless_the_reply_is_requested() {
         let late = doc! { "code": 64, "codeName": "WriteConcernFailed", "errmsg": "late" };
         primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["insert"]).write_concern_error(late));
         let error = refused(insert(&client, CommandOptions::new()).await);
-        assert_eq!(error.to_string(), "the write concern was not satisfied: code 64 (WriteConcernFailed): late");
+        let text = error.to_string();
+        assert!(text.ends_with(": the write concern was not satisfied: code 64 (WriteConcernFailed): late"), "{text}");
         let Error::Write(error) = error else { panic!("a write error") };
         assert_eq!((error.index, error.reply.get_i32("n").ok()), (None, Some(1)));
         client.close().await;

@@ -20,6 +20,8 @@ async fn cluster(count: usize) -> (FakeMongoses, Client) {
     let routers = FakeMongoses::start(count).expect("they start");
     let mut options = options(&routers.uri());
     options.local_threshold = Duration::from_secs(5);
+    // Without a time limit, there is one retry.
+    options.timeout = None;
     let client = client(options);
     all_known(&client, &routers).await;
     (routers, client)

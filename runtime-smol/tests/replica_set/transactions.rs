@@ -30,7 +30,7 @@ fn field(received: &Received, name: &str) -> Option<Bson> {
 
 /// The names of the fields of a transaction, with their values, in their order.
 fn fields(received: &Received) -> Document {
-    let names = ["txnNumber", "startTransaction", "autocommit", "readConcern", "writeConcern", "maxTimeMS"];
+    let names = ["txnNumber", "startTransaction", "autocommit", "readConcern", "writeConcern"];
     let body = received.body.as_ref().expect("the command is short");
     body.iter()
         .filter(|(key, _)| names.contains(&key.as_str()))
@@ -100,9 +100,9 @@ fn commands_of_a_transaction_have_its_fields_and_are_visible_after_the_commit() 
         assert_eq!(inserts.iter().map(fields).collect::<Vec<_>>(), [first, further.clone(), further]);
         let commit = &sent(&primary, "commitTransaction")[0];
         let concern = doc! { "w": "majority", "j": true };
-        let expected =
-            doc! { "writeConcern": concern, "maxTimeMS": 3_000_i64, "txnNumber": 1_i64, "autocommit": false };
+        let expected = doc! { "writeConcern": concern, "txnNumber": 1_i64, "autocommit": false };
         assert_eq!(fields(commit), expected);
+        assert_eq!(field(commit, "maxTimeMS"), Some(3_000_i64.into()));
         assert_eq!(field(commit, "$db"), Some("admin".into()));
         assert!(inserts.iter().all(|insert| field(insert, "lsid") == field(commit, "lsid")));
         // A later write has the next number, and belongs to no transaction.
@@ -246,7 +246,8 @@ fn commit_is_retried_with_a_majority_whatever_the_options_are() {
 #[test]
 fn limits_of_a_commit_are_sent_as_servers_accept_them() {
     run(async {
-        let (_set, primary, client) = set_with(|_| {}).await;
+        // With a time limit of the operation, the shorter one would be sent.
+        let (_set, primary, client) = set_with(|options| options.timeout = None).await;
         let mut session = session(&client);
         let day = Duration::from_secs(24 * 60 * 60);
         let cases = [
@@ -379,7 +380,8 @@ fn direct_connection_adds_no_read_preference_in_a_transaction() {
 #[test]
 fn refusal_of_a_repeated_commit_has_the_label_of_an_unknown_result() {
     run(async {
-        let (set, primary, client) = set_with(|options| options.max_adaptive_retries = 0).await;
+        let change = |options: &mut ClientOptions| (options.max_adaptive_retries, options.timeout) = (0, None);
+        let (set, primary, client) = set_with(change).await;
         let mut session = started(&client);
         insert(&mut session).await.expect("a reply");
         primary.set_fail_point(overloaded("commitTransaction"));
@@ -426,7 +428,7 @@ fn commands_that_get_no_reply_have_the_label_of_a_transient_error() {
 #[test]
 fn errors_of_an_abort_are_ignored_after_one_retry() {
     run(async {
-        let (set, primary, client) = set_with(|_| {}).await;
+        let (set, primary, client) = set_with(|options| options.timeout = None).await;
         for (point, attempts) in [(91, 2), (11_601, 1)] {
             known(&client, &set).await;
             let before = sent(&primary, "abortTransaction").len();

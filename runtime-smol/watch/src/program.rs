@@ -171,7 +171,7 @@ fn subscribe(client: &Client) -> Subscription {
     client.subscribe_where(|event| match event {
         EventRef::Sdam(_) => true,
         EventRef::Pool(event) => matches!(event, PoolEvent::PoolCleared { .. }),
-        EventRef::Heartbeat(_) | EventRef::Mux(_) | EventRef::Cluster(_) | _ => false,
+        EventRef::Heartbeat(_) | EventRef::Mux(_) | EventRef::Cluster(_) | EventRef::Command(_) | _ => false,
     })
 }
 
@@ -192,7 +192,7 @@ fn describe(event: &Event) -> Option<(Kind, String)> {
     let event = match event {
         Event::Pool(event) => return Some((Kind::Other, event.to_string())),
         Event::Sdam(event) => &**event,
-        Event::Heartbeat(_) | Event::Mux(_) | Event::Cluster(_) | _ => return None,
+        Event::Heartbeat(_) | Event::Mux(_) | Event::Cluster(_) | Event::Command(_) | _ => return None,
     };
     if let OwnedSdamEvent::ServerDescriptionChanged { address, previous, new, .. } = event {
         let (before, after) = (previous.get().server_type(), new.get().server_type());

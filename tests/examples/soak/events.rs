@@ -66,7 +66,7 @@ impl Balance {
         match event {
             Event::Pool(event) => self.note_pool(event),
             Event::Heartbeat(event) => self.note_heartbeat(event),
-            Event::Sdam(_) | Event::Mux(_) | Event::Cluster(_) | _ => {}
+            Event::Sdam(_) | Event::Mux(_) | Event::Cluster(_) | Event::Command(_) | _ => {}
         }
     }
 

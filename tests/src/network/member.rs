@@ -237,6 +237,7 @@ impl State {
         if self.plan.login && !link.far.knows_no_users {
             assert!(!self.auth.users_on(id).is_empty(), "a command before authentication: {body}");
         }
+        self.check_max_time(body, number);
         let answers = message.header.request_id;
         let to = Address { link: id, answers, more_to_come: false };
         let faults: &[Kind] = match self.plan.versioned {

@@ -5,7 +5,7 @@ use super::cassandra::text_of;
 use super::plain::{PlainPool, on_pool};
 use super::plan::{MS, draw_mux, draw_pool, nanos};
 use super::platform::Sim;
-use super::state::{Command, State};
+use super::state::{Command, MaxTime, State};
 use super::truth::Deployment;
 use crate::choices::Choices;
 use crate::kind::Kind;
@@ -62,6 +62,8 @@ pub(super) struct CommandPlan {
     is_idempotent: bool,
     mode: ReadMode,
     timeout: Option<Duration>,
+    /// `maxTimeMS` that the application has set.
+    max_time_ms: Option<i64>,
 }
 
 /// The work of an operation.
@@ -137,16 +139,19 @@ pub(super) struct Failed {
     /// `None` if no operation may fail in this way.
     kind: Option<Kind>,
     text: String,
+    /// The longest of the minimum round-trip times that the client knows. An operation with less
+    /// time may end early.
+    round_trip: u64,
 }
 
 impl Failed {
     pub(super) const fn new(kind: Kind, text: String) -> Self {
-        Self { kind: Some(kind), text }
+        Self { kind: Some(kind), text, round_trip: 0 }
     }
 
     /// No operation may fail in this way.
     pub(super) const fn unexpected(text: String) -> Self {
-        Self { kind: None, text }
+        Self { kind: None, text, round_trip: 0 }
     }
 }
 
@@ -169,11 +174,11 @@ impl From<Error> for Failed {
                 OperationError::Interrupted(_) => Kind::OpInterrupted,
                 OperationError::Closed => Kind::OpClosed,
                 OperationError::Abandoned => Kind::OpAbandoned,
-                _ => return Self { kind: None, text },
+                _ => return Self::unexpected(text),
             },
-            _ => return Self { kind: None, text },
+            _ => return Self::unexpected(text),
         };
-        Self { kind: Some(kind), text }
+        Self::new(kind, text)
     }
 }
 
@@ -189,7 +194,7 @@ impl From<RequestError> for Failed {
             RequestError::Abandoned => Some(Kind::OpAbandoned),
             _ => None,
         };
-        Self { kind, text: error.to_string() }
+        Self { kind, text: error.to_string(), round_trip: 0 }
     }
 }
 
@@ -204,24 +209,36 @@ pub(super) enum DropPoint {
 }
 
 impl State {
-    fn number(&mut self, executions_max: u32, hangs: bool) -> i64 {
+    fn number(&mut self, executions_max: u32, hangs: bool, max_time: MaxTime) -> i64 {
         let number = i64::try_from(self.commands.len()).unwrap_or(i64::MAX);
-        self.commands.insert(number, Command { executed: 0, executions_max, hangs });
+        self.commands.insert(number, Command { executed: 0, executions_max, hangs, max_time });
         number
     }
 
     /// Draws a command.
-    fn draw_command(&mut self, is_write: bool, mode: ReadMode, timeout: Option<Duration>) -> CommandPlan {
+    ///
+    /// - `limit`: the time limit of its operation.
+    fn draw_command(
+        &mut self,
+        is_write: bool,
+        mode: ReadMode,
+        timeout: Option<Duration>,
+        limit: Option<Duration>,
+    ) -> CommandPlan {
         let is_idempotent = self.draws.tasks.one_in(2);
         // An attempt that ends with an overload was not executed.
         let client = &self.plan.client;
         let executions_max = match timeout {
             Some(Duration::ZERO) => 0,
+            // It is retried until its time limit.
+            _ if is_idempotent && client.retries && limit.or(client.timeout).is_some() => u32::MAX,
             _ if is_idempotent && client.retries => client.max_adaptive_retries.max(2),
             _ => 1,
         };
-        let number = self.number(executions_max, false);
-        CommandPlan { number, is_write, is_idempotent, mode, timeout }
+        let max_time_ms = self.draws.tasks.one_in(4).then_some(7_000);
+        let max_time = max_time_ms.map_or(MaxTime::AtMost(limit.or(client.timeout)), MaxTime::Own);
+        let number = self.number(executions_max, false, max_time);
+        CommandPlan { number, is_write, is_idempotent, mode, timeout, max_time_ms }
     }
 
     /// Draws the members that may run a command.
@@ -261,7 +278,7 @@ impl State {
         let writes = !self.peace || self.is_writable();
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {
             0..=2 if writes => {
-                let command = self.draw_command(true, ReadMode::Primary, timeout);
+                let command = self.draw_command(true, ReadMode::Primary, timeout, timeout);
                 (if command.is_idempotent { Kind::IdempotentWrite } else { Kind::Write }, Work::Command(command))
             }
             // A check-out with a time limit is for writes.
@@ -273,11 +290,12 @@ impl State {
                 };
                 let count = self.draws.tasks.below(4);
                 let of_command = timeout.filter(Duration::is_zero);
-                let commands = (0..count).map(|_| (pause(self), self.draw_command(false, mode, of_command))).collect();
+                let mut draw = || (pause(self), self.draw_command(false, mode, of_command, timeout));
+                let commands = (0..count).map(|_| draw()).collect();
                 let gives_up = (!self.peace && self.draws.tasks.one_in(4)).then(|| self.draws.tasks.below(6));
                 (Kind::Session, Work::Session { timeout, mode, commands, gives_up, pause: pause(self) })
             }
-            0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout))),
+            0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout, timeout))),
             // Without a time limit, it waits for a server that stays dead.
             8 => (Kind::WarmUp, Work::WarmUp { timeout: timeout.or(Some(Duration::from_secs(10))) }),
             9 if self.plan.reconfigures => {
@@ -301,7 +319,8 @@ impl State {
                     false => u64::from(state.draws.tasks.below(longest)) * MS,
                 };
                 let count = self.draws.tasks.below(3);
-                let commands = (0..count).map(|_| (pause(self), self.number(1, false))).collect();
+                let commands =
+                    (0..count).map(|_| (pause(self), self.number(1, false, MaxTime::AtMost(None)))).collect();
                 let (is_try, is_detached) = (!self.peace && self.draws.tasks.one_in(6), self.draws.tasks.one_in(8));
                 (Kind::Use, Work::Use { is_try, commands, pause: pause(self), is_detached })
             }
@@ -329,7 +348,7 @@ impl State {
                     _ if is_idempotent => hosts,
                     _ => 1,
                 };
-                let number = self.number(executions_max, false);
+                let number = self.number(executions_max, false, MaxTime::AtMost(None));
                 (Kind::Query, Work::Query { number, is_idempotent, timeout })
             }
             8 if self.plan.reconfigures => (Kind::Reconfigure, Work::ReconfigureMux(draw_mux(&mut self.draws.tasks))),
@@ -342,7 +361,8 @@ impl State {
 
     /// A command that is never answered.
     pub(super) fn hanging_work(&mut self) -> Work {
-        let number = self.number(1, true);
+        let timeout = Some(if self.draws.tasks.one_in(2) { Duration::MAX } else { Duration::from_secs(1) });
+        let number = self.number(1, true, MaxTime::AtMost(timeout));
         match self.truth.deployment {
             Deployment::Cluster => {
                 return Work::Query { number, is_idempotent: false, timeout: Some(Duration::MAX) };
@@ -353,8 +373,8 @@ impl State {
             Deployment::Set | Deployment::Sharded | Deployment::Standalone => {}
         }
         let mode = if self.is_writable() { ReadMode::Primary } else { ReadMode::Nearest };
-        let timeout = Some(if self.draws.tasks.one_in(2) { Duration::MAX } else { Duration::from_secs(1) });
-        Work::Command(CommandPlan { number, is_write: false, is_idempotent: false, mode, timeout })
+        let is_write = false;
+        Work::Command(CommandPlan { number, is_write, is_idempotent: false, mode, timeout, max_time_ms: None })
     }
 
     /// Draws when the future of the next operation is dropped.
@@ -466,7 +486,7 @@ impl State {
         }
         match result {
             Ok(()) => self.counters.count(Kind::OpDone),
-            Err(Failed { kind, text: error }) => {
+            Err(Failed { kind, text: error, round_trip }) => {
                 let Some(kind) = *kind else {
                     return self.violate(|| format!("no operation may fail in this way: {error}"));
                 };
@@ -481,7 +501,7 @@ impl State {
                     self.violate(|| format!("P31: an operation fails for a reason that is not its own: {error}"));
                 }
                 let is_early = kind == Kind::OpTimeout
-                    && operation.deadline.is_some_and(|deadline| clock < deadline)
+                    && operation.deadline.is_some_and(|deadline| clock + round_trip < deadline)
                     && (self.plan.client.socket_timeout.is_none() || self.truth.deployment == Deployment::Cluster);
                 if is_early {
                     let after = clock - operation.begun_clock;
@@ -570,11 +590,13 @@ impl Operation {
 
 impl CommandPlan {
     fn document(&self) -> bson::Document {
-        if self.is_write {
+        let mut document = if self.is_write {
             bson::doc! { "insert": "things", "documents": [{ "_id": self.number }], "n": self.number }
         } else {
             bson::doc! { "ping": 1, "n": self.number }
-        }
+        };
+        document.extend(self.max_time_ms.map(|time| ("maxTimeMS".to_owned(), time.into())));
+        document
     }
 
     fn is_answered_by(&self, reply: &bson::Document) -> bool {
@@ -585,7 +607,10 @@ impl CommandPlan {
 /// Executes the work of an operation.
 pub(super) async fn execute(sim: &Sim, subject: &Subject, work: Work) -> Result<(), Failed> {
     match subject {
-        Subject::Client(client) => Ok(on_client(sim, client, work).await?),
+        Subject::Client(client) => on_client(sim, client, work).await.map_err(|error| {
+            let known = client.servers().into_iter().filter_map(|server| server.round_trip_minimum);
+            Failed { round_trip: known.max().map_or(0, nanos), ..error.into() }
+        }),
         Subject::Session(session) => on_session(sim, session, work).await,
         Subject::Pool(pool) => on_pool(sim, pool, work).await,
     }

@@ -26,7 +26,7 @@ use poolhouse_client::{Client, ClientOptions, Pool, ServerStatus};
 use poolhouse_core::Instant;
 use poolhouse_core::observe::Observer;
 use poolhouse_cql::Version;
-use poolhouse_driver::{Event as OwnedEvent, EventKinds, EventRef, Notice, Subscribers, Subscription};
+use poolhouse_driver::{CommandStage, Event as OwnedEvent, EventKinds, EventRef, Notice, Subscribers, Subscription};
 use std::panic;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -91,6 +91,8 @@ pub(super) struct Simulation {
     log: Option<Arc<Mutex<Log>>>,
     /// A subscription whose events are read after each poll of a task.
     prompt: Option<Subscription>,
+    /// The commands of each connection, by their request ids, that have begun and not ended.
+    commands: BTreeMap<(String, u64, i32), u32>,
     /// A subscription to other events than those of check-outs, which is never read.
     _unread: Option<Subscription>,
     /// The events of pools, if they are judged.
@@ -173,7 +175,8 @@ impl Simulation {
         });
         // The end of a lifetime is no event.
         let is_recorded = is_observed && !reconfigures && pool_options.max_lifetime.is_none();
-        let mut prompt = is_observed.then(|| events.subscribe(EventKinds::ALL, NOTICES_MAX, |_| true));
+        let all = EventKinds::ALL | EventKinds::COMMANDS;
+        let mut prompt = is_observed.then(|| events.subscribe(all, NOTICES_MAX, |_| true));
         let others = EventKinds::POOLS | EventKinds::TOPOLOGY;
         let unread = (!is_observed && is_read).then(|| events.subscribe(others, 16, |_| true));
         let subject = match (deployment, session) {
@@ -199,6 +202,7 @@ impl Simulation {
         Self {
             sim,
             prompt,
+            commands: BTreeMap::new(),
             _unread: unread,
             trace: is_recorded.then(Trace::default),
             mux_trace: MuxTrace::new(),
@@ -307,6 +311,7 @@ impl Simulation {
             self.check();
             // A subscription keeps a limited number of events.
             self.record();
+            self.note_former();
             if self.sim.is_ready() && self.sim.with(|state| state.is_event_near() && state.comes(Kind::Busy)) {
                 return;
             }
@@ -386,6 +391,21 @@ impl Simulation {
                     }
                 }
                 OwnedEvent::Mux(event) => self.mux_trace.push((at, event.mux().get(), OwnedMuxEvent::of(&event))),
+                OwnedEvent::Command(event) => {
+                    let event = event.get();
+                    let key = (event.address.to_owned(), event.connection_id, event.request_id);
+                    // A server that comes back counts its connections from the start.
+                    let begun = self.commands.entry(key).or_default();
+                    match event.stage {
+                        CommandStage::Started => *begun += 1,
+                        CommandStage::Succeeded { .. } | CommandStage::Failed { .. } => {
+                            assert!(*begun > 0, "P31: a command ends twice: {event}");
+                            *begun -= 1;
+                        }
+                    }
+                    let expected = if event.name == "ping" || event.name == "insert" { "test" } else { "admin" };
+                    assert_eq!(event.database, expected, "{event}");
+                }
                 OwnedEvent::Cluster(_) | _ => {}
             }
         }
@@ -398,6 +418,19 @@ impl Simulation {
         self.sim.with(|state| state.counters.checks.add("P11"));
         assert!(of_operations == 0, "P11: {of_operations} wakers of operations that have ended are left");
         assert!(of_client == 0, "P11: {of_client} wakers of tasks of the client that have ended are left");
+    }
+
+    /// Records the connections to members that the client does not know now. It may find the members
+    /// again at the same instant, while the connections are in use.
+    fn note_former(&mut self) {
+        let Some(Subject::Client(client)) = &self.subject else { return };
+        let servers = client.servers();
+        let Self { sim, former, .. } = self;
+        sim.with(|state| {
+            let is_known = |member: usize| servers.iter().any(|server| server.address == HOSTS[member]);
+            let links = state.net.links.iter().filter(|(_, link)| !is_known(link.member));
+            former.extend(links.map(|(id, _)| *id));
+        });
     }
 
     /// Checks that pools count the sockets that the network has (P1).
@@ -567,7 +600,7 @@ fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
         EventRef::Heartbeat(event) => log.on_event(now, *event),
         EventRef::Sdam(event) => log.on_event(now, *event),
         EventRef::Mux(event) => log.on_event(now, *event),
-        EventRef::Cluster(_) | _ => panic!("an unexpected event: {event:?}"),
+        EventRef::Cluster(_) | EventRef::Command(_) | _ => panic!("an unexpected event: {event:?}"),
     }
     if let Some(lines) = &mut log.lines {
         sim.with(|state| state.lines.get_or_insert_default().append(lines));

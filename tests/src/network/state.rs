@@ -14,6 +14,7 @@ use alloc::collections::BTreeMap;
 use bson::Document;
 use core::net::IpAddr;
 use core::task::Waker;
+use core::time::Duration;
 use poolhouse_core::Instant;
 use std::io::ErrorKind;
 use std::sync::LazyLock;
@@ -42,6 +43,34 @@ pub(super) struct Command {
     pub(super) executions_max: u32,
     /// Members do not reply to it.
     pub(super) hangs: bool,
+    /// `maxTimeMS` that it has to arrive with.
+    pub(super) max_time: MaxTime,
+}
+
+/// `maxTimeMS` of a command.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MaxTime {
+    /// The command's own, in milliseconds.
+    Own(i64),
+    /// At most this time; `None` is no limit.
+    AtMost(Option<Duration>),
+}
+
+impl MaxTime {
+    /// The longest time that is sent: servers accept 32 bits.
+    const LONGEST_MS: u128 = 0x7fff_ffff;
+
+    fn allows(self, sent: Option<i64>) -> bool {
+        match (self, sent) {
+            (Self::Own(own), sent) => sent == Some(own),
+            (Self::AtMost(limit), None) => limit.is_none_or(|limit| limit.as_millis() > Self::LONGEST_MS),
+            // At least 1: zero is no limit.
+            (Self::AtMost(limit), Some(sent)) => {
+                let sent = u128::try_from(sent).unwrap_or(0);
+                limit.is_some_and(|limit| (1..=limit.as_millis().max(1)).contains(&sent))
+            }
+        }
+    }
 }
 
 /// A timer of the client.
@@ -468,6 +497,13 @@ impl State {
         let (is_first, hangs) = (command.executed == 1, command.hangs);
         self.counters.count(if is_first { Kind::Executed } else { Kind::ExecutedAgain });
         !hangs
+    }
+
+    /// Checks `maxTimeMS` of a command of the application.
+    pub(super) fn check_max_time(&mut self, body: &Document, number: i64) {
+        self.counters.checks.add("P19");
+        let (allowed, sent) = (self.commands[&number].max_time, body.get_i64("maxTimeMS").ok());
+        assert!(allowed.allows(sent), "P19: a command has the maxTimeMS {sent:?} instead of {allowed:?}: {body}");
     }
 
     /// Whether a member has executed this write before, by its session and transaction number.

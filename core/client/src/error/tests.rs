@@ -104,7 +104,8 @@ fn variant_without_text_is_no_link_of_the_chain() {
 fn refused(code: i32) -> Error {
     let (code_name, message) = (Some("NotWritablePrimary".into()), Some("not primary".into()));
     let reply = bson::Document::new();
-    Error::Command(Box::new(CommandError { code, code_name, message, labels: Vec::new(), reply, hint: None }))
+    let server = "a:1".into();
+    Error::Command(Box::new(CommandError { server, code, code_name, message, labels: Vec::new(), reply, hint: None }))
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn each_error_has_its_text() {
         ),
         (Error::Setup(SetupError::OutOfMemory), "out of memory: the client was not created"),
         (Error::from(OperationError::Closed), "the client is closed"),
-        (refused(10_107), "the command failed with code 10107 (NotWritablePrimary): not primary"),
+        (refused(10_107), "a:1: the command failed with code 10107 (NotWritablePrimary): not primary"),
         (Error::Bson("odd".into()), "BSON: odd"),
     ];
     for (error, text) in texts {
@@ -179,9 +180,10 @@ fn only_operations_that_a_server_did_not_execute_are_retryable() {
 }
 
 #[test]
-fn error_of_a_command_contains_the_servers_code_and_message_only() {
+fn error_of_a_command_contains_the_server_and_its_code_and_message_only() {
     use alloc::string::ToString;
     let error = CommandError {
+        server: "a:1".into(),
         code: 13,
         code_name: None,
         message: None,
@@ -193,10 +195,10 @@ fn error_of_a_command_contains_the_servers_code_and_message_only() {
     let told = CommandError { message: Some("not you".into()), ..error.clone() };
     let whole = CommandError { message: told.message.clone(), ..named.clone() };
     let texts = [
-        (error, "the command failed with code 13"),
-        (named, "the command failed with code 13 (Unauthorized)"),
-        (told, "the command failed with code 13: not you"),
-        (whole, "the command failed with code 13 (Unauthorized): not you"),
+        (error, "a:1: the command failed with code 13"),
+        (named, "a:1: the command failed with code 13 (Unauthorized)"),
+        (told, "a:1: the command failed with code 13: not you"),
+        (whole, "a:1: the command failed with code 13 (Unauthorized): not you"),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
@@ -204,7 +206,7 @@ fn error_of_a_command_contains_the_servers_code_and_message_only() {
 }
 
 fn write_error(reply: bson::Document) -> WriteError {
-    WriteError::new(reply)
+    WriteError::new("a:1", reply)
 }
 
 #[test]
@@ -221,10 +223,10 @@ fn first_write_error_is_described_and_the_others_are_in_the_reply() {
     assert_eq!((error.code, error.index, error.code_name.clone()), (121, Some(2), None));
     assert_eq!(error.labels, ["Outer", "Inner"]);
     assert_eq!((error.details.clone(), error.reply.clone()), (bson::doc! { "rule": 1 }, both));
-    assert_eq!(error.to_string(), "write 2 of the command failed with code 121: validation");
+    assert_eq!(error.to_string(), "a:1: write 2 of the command failed with code 121: validation");
     let error = write_error(bson::doc! { "ok": 1, "writeConcernError": late });
     assert_eq!((error.code, error.index, error.labels.clone()), (64, None, vec![String::from("Inner")]));
-    assert_eq!(error.to_string(), "the write concern was not satisfied: code 64 (WriteConcernFailed)");
+    assert_eq!(error.to_string(), "a:1: the write concern was not satisfied: code 64 (WriteConcernFailed)");
     // Hostile: nothing of the right type.
     let error = write_error(bson::doc! { "writeErrors": [1], "writeConcernError": "late", "errorLabels": [1] });
     assert_eq!((error.code, error.index, error.labels.len()), (0, None, 0));

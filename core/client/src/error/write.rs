@@ -16,6 +16,8 @@ use core::fmt;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WriteError {
+    /// The address of the server that replied.
+    pub server: String,
     /// The numeric error code; 0 if the reply has none. A duplicate key is 11000.
     pub code: i32,
     /// The name of the code, if the reply has one.
@@ -36,7 +38,7 @@ pub struct WriteError {
 
 impl WriteError {
     /// Reads the errors of a reply. A field of a wrong type counts as absent.
-    pub(crate) fn new(reply: bson::Document) -> Self {
+    pub(crate) fn new(server: &str, reply: bson::Document) -> Self {
         let write_concern = reply.get_document("writeConcernError").ok();
         let first = reply.get_array("writeErrors").ok().and_then(|errors| errors.first()?.as_document());
         let error = first.or(write_concern);
@@ -44,6 +46,7 @@ impl WriteError {
         let number = |key| error.and_then(|error| integer(error.get(key)?));
         let labels = [Some(&reply), write_concern].into_iter().flatten().flat_map(labels).collect();
         Self {
+            server: server.to_owned(),
             code: number("code").unwrap_or(0),
             code_name: text("codeName"),
             index: first.and_then(|_| number("index")).or(first.map(|_| 0)),
@@ -71,6 +74,7 @@ fn integer(value: &bson::Bson) -> Option<i32> {
 
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.server)?;
         match self.index {
             Some(index) => write!(f, "write {index} of the command failed with code {}", self.code)?,
             None => write!(f, "the write concern was not satisfied: code {}", self.code)?,

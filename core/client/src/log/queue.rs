@@ -186,12 +186,15 @@ impl Publish for LogQueue {
     fn publish_in(&self, _now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
         // A subscriber that panics in this check does not receive the event.
         let _ = contain(|| {
+            if let EventRef::Command(event) = &event {
+                return self.logs.command(event);
+            }
             let is_wanted = match &event {
                 EventRef::Pool(_) => self.logs.logs_connections(),
                 EventRef::Heartbeat(_) => self.logs.logs_topology(),
                 EventRef::Sdam(event) => self.logs.logs_sdam(event),
                 // No specification defines messages for these events.
-                EventRef::Mux(_) | EventRef::Cluster(_) => false,
+                EventRef::Mux(_) | EventRef::Cluster(_) | EventRef::Command(_) => false,
                 _ => false,
             };
             if is_wanted {
@@ -200,7 +203,7 @@ impl Publish for LogQueue {
             match &event {
                 EventRef::Pool(event) => self.push_facts_of_pool(event, context),
                 EventRef::Sdam(event) => self.logs.report_facts(event, context, |fact| self.push_fact(fact)),
-                EventRef::Heartbeat(_) | EventRef::Mux(_) | EventRef::Cluster(_) => {}
+                EventRef::Heartbeat(_) | EventRef::Mux(_) | EventRef::Cluster(_) | EventRef::Command(_) => {}
                 _ => {}
             }
         });

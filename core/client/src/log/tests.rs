@@ -1,6 +1,7 @@
 //! Every message with every field, as a subscriber receives them.
 
 pub(crate) mod capture;
+mod command;
 mod connection;
 mod deployment;
 mod options;

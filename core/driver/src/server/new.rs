@@ -5,6 +5,8 @@ use super::Late;
 use super::{Driven, PoolConfig, PoolId, Runtime, Server, ServerState};
 use crate::event::Tap;
 use core::fmt;
+#[cfg(feature = "alloc")]
+use core::time::Duration;
 use poolhouse_core::pool::Pool;
 use poolhouse_core::storage::{Full, Store};
 use poolhouse_core::{Instant, ServerId};
@@ -98,6 +100,7 @@ impl<R: Runtime> ServerState<R> {
         {
             self.late = Late::EMPTY;
             self.failure = None;
+            self.round_trip_minimum = Duration::ZERO;
         }
     }
 
@@ -108,6 +111,8 @@ impl<R: Runtime> ServerState<R> {
             refusal: None,
             #[cfg(feature = "alloc")]
             failure: None,
+            #[cfg(feature = "alloc")]
+            round_trip_minimum: Duration::ZERO,
             #[cfg(feature = "alloc")]
             late: Late::EMPTY,
         }

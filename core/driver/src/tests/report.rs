@@ -1,7 +1,7 @@
 //! Events that are stored and delivered.
 
 use super::*;
-use crate::{Event, EventKinds, EventRef, Publish};
+use crate::{CommandEvent, CommandStage, Event, EventKinds, EventRef, Publish};
 use alloc::string::ToString;
 use poolhouse_core::ServerId;
 use poolhouse_core::cluster::ClusterEvent;
@@ -18,12 +18,16 @@ fn owned_event_equals_the_borrowed_event() {
     let heartbeat = MonitorEvent::HeartbeatStarted { id, awaited: true };
     let sdam = SdamEvent::TopologyOpening { topology: TopologyId::new(1) };
     let mux = MuxEvent::PoolClosed { mux: MuxId::new(1) };
+    let stage = CommandStage::Failed { duration: Duration::from_millis(2), error: &OperationError::Closed };
+    let mut command = CommandEvent::new(stage, "ping");
+    command.address = "a:1";
     let events = [
         (EventRef::Pool(&pool), "PoolReady"),
         (EventRef::Heartbeat(&heartbeat), "ServerHeartbeatStarted awaited=true"),
         (EventRef::Sdam(&sdam), "TopologyOpening"),
         (EventRef::Mux(&mux), "PoolClosed"),
         (EventRef::Cluster(&ClusterEvent::SchemaChanged), "SchemaChanged"),
+        (EventRef::Command(&command), "CommandFailed ping a:1 after 2ms: the client is closed"),
     ];
     for (event, text) in events {
         let kept = event.to_owned();
@@ -35,6 +39,7 @@ fn owned_event_equals_the_borrowed_event() {
                 | (EventRef::Sdam(_), Event::Sdam(_))
                 | (EventRef::Mux(_), Event::Mux(_))
                 | (EventRef::Cluster(_), Event::Cluster(_))
+                | (EventRef::Command(_), Event::Command(_))
         );
         assert!(same_kind, "{kept:?}");
     }

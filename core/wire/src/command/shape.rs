@@ -49,6 +49,9 @@ pub struct CommandShape<'a> {
     pub read_concern: Option<RawDocument<'a>>,
     /// Whether the command has `writeConcern`.
     pub has_write_concern: bool,
+    /// Whether `maxTimeMS` may be added: it is not present, and the command is neither `getMore`,
+    /// for which it means something else, nor one of those that take no session.
+    pub takes_max_time: bool,
 }
 
 impl<'a> CommandShape<'a> {
@@ -71,6 +74,7 @@ impl<'a> CommandShape<'a> {
             takes_cluster_time: false,
             read_concern: None,
             has_write_concern: false,
+            takes_max_time: true,
         };
         let (mut is_single, mut is_acknowledged, mut writes_output) = (true, true, false);
         for element in command {
@@ -83,6 +87,7 @@ impl<'a> CommandShape<'a> {
                 ("txnNumber", _) => shape.has_txn_number = true,
                 ("autocommit", _) => shape.in_transaction = true,
                 ("$clusterTime", _) => shape.has_cluster_time = true,
+                ("maxTimeMS" | "getMore", _) => shape.takes_max_time = false,
                 ("readConcern", RawValue::Document(concern)) => shape.read_concern = Some(concern),
                 ("writeConcern", RawValue::Document(concern)) => {
                     shape.has_write_concern = true;
@@ -132,6 +137,7 @@ impl<'a> CommandShape<'a> {
                 | "getnonce"
                 | "parallelCollectionScan"
         );
+        shape.takes_max_time &= !is_alone;
         shape.takes_session = !is_alone && is_acknowledged && !shape.has_session;
         shape.takes_cluster_time = matches!(shape.name, "find" | "aggregate" | "distinct" | "count");
         Ok(shape)

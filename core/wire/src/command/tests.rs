@@ -237,3 +237,24 @@ fn fields_of_a_write_concern_error_that_are_null_count_as_absent() {
     assert_eq!((error.code, error.code_name, error.message), (Some(64), None, Some("waited")));
     assert_eq!(reply.labels(), Labels::NONE);
 }
+
+/// Command Logging and Monitoring, "Security".
+#[test]
+fn commands_of_authentication_and_users_are_sensitive() {
+    let is = |name: &str, speculates: bool| {
+        let mut bytes = Vec::new();
+        DocumentWriter::write(&mut bytes, |body| {
+            body.int32(name, 1)?;
+            if speculates { body.document("speculativeAuthenticate", |_| Ok(())).map(drop) } else { Ok(()) }
+        })
+        .expect("room");
+        is_sensitive(RawDocument::new(&bytes).expect("BSON"))
+    };
+    for name in ["authenticate", "saslStart", "saslContinue", "getnonce", "createUser", "updateUser", "copydb"] {
+        assert!(is(name, false), "{name}");
+    }
+    for hello in ["hello", "isMaster", "ismaster"] {
+        assert!(!is(hello, false) && is(hello, true), "{hello}");
+    }
+    assert!(!is("find", true) && !is_sensitive(RawDocument::EMPTY));
+}

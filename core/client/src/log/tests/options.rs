@@ -21,7 +21,9 @@ fn without_variables_all_levels_are_logged() {
 #[doc(alias = "LOG-34")]
 fn variable_all_applies_to_components_without_a_variable() {
     let options = from(&[("MONGODB_LOG_CONNECTION", "Debug"), ("MONGODB_LOG_ALL", "off")]);
-    assert_eq!((options.connection, options.topology), (LevelFilter::DEBUG, LevelFilter::OFF));
+    let levels = (options.command, options.connection, options.topology);
+    assert_eq!(levels, (LevelFilter::OFF, LevelFilter::DEBUG, LevelFilter::OFF));
+    assert_eq!(from(&[("MONGODB_LOG_COMMAND", "info")]).command, LevelFilter::INFO);
     let options = from(&[("MONGODB_LOG_TOPOLOGY", "ERROR")]);
     assert_eq!((options.connection, options.topology), (LevelFilter::TRACE, LevelFilter::ERROR));
     for (name, level) in [

@@ -120,3 +120,14 @@ fn malformed_command_is_an_error() {
     let empty = CommandShape::parse(RawDocument::EMPTY).expect("well-formed");
     assert_eq!((empty.name, empty.retry), ("", Retry::None));
 }
+
+#[test]
+fn max_time_is_added_unless_it_is_present_or_means_something_else() {
+    let plain: Write<'_> = &|_| Ok(());
+    let own: Write<'_> = &|command| command.int64("maxTimeMS", 5).map(drop);
+    for (name, fields, expected) in
+        [("find", plain, true), ("find", own, false), ("getMore", plain, false), ("hello", plain, false)]
+    {
+        assert_eq!(with(name, fields, |shape| shape.takes_max_time), expected, "{name}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Events of commands.
+//!
+//! Read first: Command Logging and Monitoring, "Guidance" and "Security".
+
+use crate::client_core::ClientCore;
+use crate::driven::Drive as _;
+use crate::error::OperationError;
+use crate::event::{EventRef, Publish as _};
+use crate::runtime::Runtime;
+use crate::server::Server;
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use core::time::Duration;
+use poolhouse_core::observe::EventContext;
+use poolhouse_core::pool::ConnId;
+use poolhouse_core::{Instant, ObjectId};
+use poolhouse_wire::bson::RawDocument;
+use poolhouse_wire::command::is_sensitive;
+use poolhouse_wire::message::{Decoded, Limits, decode_message};
+
+/// An event of a command: its start, before it is sent, and one end. Commands of handshakes and
+/// monitors have no events.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CommandEvent<'a> {
+    /// The start, or the end with its outcome.
+    pub stage: CommandStage<'a>,
+    /// The command's name.
+    pub name: &'a str,
+    /// The database.
+    pub database: &'a str,
+    /// The id of the message, unique on its connection.
+    pub request_id: i32,
+    /// The id of the operation: that of all its attempts. `request_id`, if it has one command only.
+    pub operation_id: i64,
+    /// The address of the server.
+    pub address: &'a str,
+    /// The driver's id of the connection: its number in its pool.
+    pub connection_id: u64,
+    /// The server's id of the connection.
+    pub server_connection_id: Option<i64>,
+    /// The service behind a load balancer.
+    pub service_id: Option<ObjectId>,
+    /// The command, or at its end the reply. Empty if there is none, and for a
+    /// [sensitive](is_sensitive) command.
+    pub document: RawDocument<'a>,
+}
+
+/// The start of a command, or its end with the outcome.
+#[derive(Clone, Copy, Debug)]
+pub enum CommandStage<'a> {
+    /// It will be sent.
+    Started,
+    /// The reply has `ok: 1`. It may have write errors.
+    Succeeded {
+        /// The time since the start.
+        duration: Duration,
+    },
+    /// The reply has `ok: 0`, or there is no reply. If the future of the command was dropped, the
+    /// error is [`OperationError::Broken`].
+    Failed {
+        /// The time since the start.
+        duration: Duration,
+        /// The error.
+        error: &'a OperationError,
+    },
+}
+
+impl<'a> CommandEvent<'a> {
+    /// Creates an event without its other fields, such as for a test of a publisher.
+    #[must_use]
+    pub const fn new(stage: CommandStage<'a>, name: &'a str) -> Self {
+        Self {
+            stage,
+            name,
+            database: "",
+            request_id: 0,
+            operation_id: 0,
+            address: "",
+            connection_id: 0,
+            server_connection_id: None,
+            service_id: None,
+            document: RawDocument::EMPTY,
+        }
+    }
+
+    /// The name of the event.
+    #[must_use]
+    pub const fn event_name(&self) -> &'static str {
+        match self.stage {
+            CommandStage::Started => "CommandStarted",
+            CommandStage::Succeeded { .. } => "CommandSucceeded",
+            CommandStage::Failed { .. } => "CommandFailed",
+        }
+    }
+
+    /// The time from the start to the end; `None` at the start.
+    #[must_use]
+    pub const fn duration(&self) -> Option<Duration> {
+        match self.stage {
+            CommandStage::Started => None,
+            CommandStage::Succeeded { duration } | CommandStage::Failed { duration, .. } => Some(duration),
+        }
+    }
+
+    /// Returns an owned copy.
+    #[must_use]
+    pub fn to_owned(&self) -> OwnedCommandEvent {
+        OwnedCommandEvent {
+            stage: match self.stage {
+                CommandStage::Started => OwnedStage::Started,
+                CommandStage::Succeeded { duration } => OwnedStage::Succeeded(duration),
+                CommandStage::Failed { duration, error } => OwnedStage::Failed(duration, error.clone()),
+            },
+            name: self.name.to_owned(),
+            database: self.database.to_owned(),
+            request_id: self.request_id,
+            operation_id: self.operation_id,
+            address: self.address.to_owned(),
+            connection_id: self.connection_id,
+            server_connection_id: self.server_connection_id,
+            service_id: self.service_id,
+            document: self.document.as_bytes().into(),
+        }
+    }
+}
+
+impl fmt::Display for CommandEvent<'_> {
+    /// Writes no document: it may be long, and has data of the application.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.event_name(), self.name, self.address)?;
+        if let Some(duration) = self.duration() {
+            write!(f, " after {duration:?}")?;
+        }
+        if let CommandStage::Failed { error, .. } = self.stage { write!(f, ": {error}") } else { Ok(()) }
+    }
+}
+
+/// An owned [`CommandEvent`].
+#[derive(Clone, Debug)]
+pub struct OwnedCommandEvent {
+    stage: OwnedStage,
+    name: String,
+    database: String,
+    request_id: i32,
+    operation_id: i64,
+    address: String,
+    connection_id: u64,
+    server_connection_id: Option<i64>,
+    service_id: Option<ObjectId>,
+    document: Box<[u8]>,
+}
+
+#[derive(Clone, Debug)]
+enum OwnedStage {
+    Started,
+    Succeeded(Duration),
+    Failed(Duration, OperationError),
+}
+
+impl OwnedCommandEvent {
+    /// Returns the event.
+    #[must_use]
+    pub fn get(&self) -> CommandEvent<'_> {
+        CommandEvent {
+            stage: match &self.stage {
+                OwnedStage::Started => CommandStage::Started,
+                OwnedStage::Succeeded(duration) => CommandStage::Succeeded { duration: *duration },
+                OwnedStage::Failed(duration, error) => CommandStage::Failed { duration: *duration, error },
+            },
+            name: &self.name,
+            database: &self.database,
+            request_id: self.request_id,
+            operation_id: self.operation_id,
+            address: &self.address,
+            connection_id: self.connection_id,
+            server_connection_id: self.server_connection_id,
+            service_id: self.service_id,
+            document: RawDocument::new(&self.document).unwrap_or(RawDocument::EMPTY),
+        }
+    }
+
+    /// The bytes of its heap memory.
+    #[cfg(feature = "std")]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.name.len() + self.database.len() + self.address.len() + self.document.len()
+    }
+}
+
+/// Publishes an event of a command, and wakes the readers.
+///
+/// - `request`: the message of the command.
+/// - `operation_id`: 0 if the operation has none.
+pub(crate) fn publish<R: Runtime>(
+    core: &ClientCore<R>,
+    server: &Server<R>,
+    (now, conn, operation_id): (Instant, ConnId, i64),
+    request: &[u8],
+    stage: CommandStage<'_>,
+    reply: Option<RawDocument<'_>>,
+) {
+    let limits = Limits { message_bytes_max: u32::MAX, document_bytes_max: u32::MAX };
+    let Ok(Decoded::Done { value: message, .. }) = decode_message(request, &limits) else { return };
+    let (command, request_id) = (message.body(), message.header().request_id);
+    let Some(Ok(first)) = command.iter().next() else { return };
+    let known = server.known(conn);
+    let document = match stage {
+        CommandStage::Started => command,
+        CommandStage::Succeeded { .. } | CommandStage::Failed { .. } => reply.unwrap_or(RawDocument::EMPTY),
+    };
+    let event = CommandEvent {
+        stage,
+        name: first.key,
+        database: command.get("$db").ok().flatten().and_then(|name| name.as_str()).unwrap_or_default(),
+        request_id,
+        operation_id: if operation_id == 0 { request_id.into() } else { operation_id },
+        address: server.address(),
+        connection_id: conn.connection_id().get(),
+        server_connection_id: known.and_then(|known| known.server_connection_id),
+        service_id: known.and_then(|known| known.service_id),
+        document: if is_sensitive(command) { RawDocument::EMPTY } else { document },
+    };
+    let context = EventContext::of_server(server.address());
+    let _ = R::contain(|| server.events().publish_in(now, EventRef::Command(&event), &context));
+    core.events().deliver();
+}

@@ -1,0 +1,26 @@
+//! Commands with secrets: events and log messages leave out their documents.
+
+use crate::bson::RawDocument;
+
+/// Whether a command or its reply may contain a secret: those of authentication and of users, and a
+/// hello that begins an authentication.
+///
+/// Source: Command Logging and Monitoring, "Security".
+#[must_use]
+pub fn is_sensitive(command: RawDocument<'_>) -> bool {
+    const ALWAYS: [&str; 9] = [
+        "authenticate",
+        "saslStart",
+        "saslContinue",
+        "getnonce",
+        "createUser",
+        "updateUser",
+        "copydbgetnonce",
+        "copydbsaslstart",
+        "copydb",
+    ];
+    let Some(Ok(first)) = command.iter().next() else { return false };
+    let is_one_of = |names: &[&str]| names.iter().any(|name| first.key.eq_ignore_ascii_case(name));
+    let authenticates = || !matches!(command.get("speculativeAuthenticate"), Ok(None));
+    is_one_of(&ALWAYS) || (is_one_of(&["hello", "isMaster"]) && authenticates())
+}
