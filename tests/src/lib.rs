@@ -75,6 +75,8 @@ mod guide {
     struct Migrating;
     #[doc = include_str!("../../core/client/src/guide/migrating_pools.md")]
     struct MigratingPools;
+    #[doc = include_str!("../../core/client/src/guide/migrating_datastax.md")]
+    struct MigratingDatastax;
     #[doc = include_str!("../../core/client/src/guide/migrating_pymongo.md")]
     struct MigratingPymongo;
     #[doc = include_str!("../../core/client/src/guide/mongodb.md")]

@@ -8,6 +8,7 @@
 //! - [`forking`]: a client in a process that forks.
 //! - [`migrating`]: from the official driver.
 //! - [`migrating_pymongo`]: from pymongo, and a cookbook of commands.
+//! - [`migrating_datastax`]: from the DataStax drivers for Cassandra.
 //! - [`migrating_pools`]: from deadpool, bb8 and r2d2.
 //! - [`adapter`]: the client on another runtime, with a heap or without, and its contract.
 //! - [`status`]: what is implemented, and what is not.
@@ -43,6 +44,10 @@ pub mod pool {
 
 pub mod migrating_pymongo {
     #![cfg_attr(not(doctest), doc = include_str!("guide/migrating_pymongo.md"))]
+}
+
+pub mod migrating_datastax {
+    #![cfg_attr(not(doctest), doc = include_str!("guide/migrating_datastax.md"))]
 }
 
 pub mod migrating_pools {

@@ -128,7 +128,7 @@ impl<P: Platform> Session<P> {
     /// Prepares a statement on the next host of the query plan. Other hosts prepare it when they
     /// execute it first.
     ///
-    /// - `text`: with the keyspace in the name of the table.
+    /// - `text`: with the keyspace in the name of the table, unless the session's options have one.
     ///
     /// # Errors
     ///
