@@ -179,9 +179,9 @@ impl<L: Layout> Client<L> {
     ///   Called once for each attempt.
     /// - `reply`: the buffer that the reply is copied to.
     ///
-    /// The operation takes at most [`Options::timeout`](crate::Options::timeout). An operation that
-    /// failed before it was sent is attempted once more. An operation that an overloaded server
-    /// refused is attempted at most twice more, without backoff.
+    /// The operation takes at most [`Options::timeout`](crate::Options::timeout). If it failed before
+    /// it was sent, it is attempted again until then, with pauses; without a timeout once. An
+    /// operation that an overloaded server refused is attempted at most twice more, after pauses.
     ///
     /// Cost: no allocation; the reply is copied once ([`Client::check_out`] avoids the copy).
     ///

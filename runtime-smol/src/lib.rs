@@ -70,7 +70,7 @@
 //! # let uri = server.uri();
 //! # smol::block_on(async {
 //! let client = Client::new(&uri).await?;
-//! // On a secondary if one is available, within two seconds; retried once on another server.
+//! // On a secondary if one is available, within two seconds; retried on other servers until then.
 //! let options = CommandOptions::new()
 //!     .read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
 //!     .timeout(Duration::from_secs(2))

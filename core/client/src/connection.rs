@@ -166,6 +166,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         let tag_sets = tag_sets(&pairs);
         let wanted = self.read_preference.as_ref().map(|wanted| wanted.borrowed(&tag_sets).validate()).transpose()?;
         let sent = self.guard.preference_to_send(wanted, self.client.options().direct_connection);
+        self.guard.set_operation_id(self.client.operation_id());
         if self.is_paced {
             self.client.pace(&mut self.guard);
         }

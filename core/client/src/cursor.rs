@@ -470,9 +470,10 @@ impl<P: Platform> Origin<P> {
     ) -> Result<(), Error> {
         let (core, options) = (&self.client.inner.core, self.client.options());
         let retries_max = if options.retry_reads { options.max_adaptive_retries } else { 0 };
+        let operation_id = self.client.operation_id();
         let mut retry = 0;
         loop {
-            let error = match self.run(session, connection, command, deadline, reply).await {
+            let error = match self.run(session, connection, command, (deadline, operation_id), reply).await {
                 Ok(()) => return Ok(()),
                 Err(error) if !error.is_overload() || retry == retries_max => return Err(error),
                 Err(error) => error,
@@ -492,7 +493,7 @@ impl<P: Platform> Origin<P> {
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
         command: &[u8],
-        deadline: Option<Instant>,
+        (deadline, operation_id): (Option<Instant>, i64),
         reply: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let core = &self.client.inner.core;
@@ -508,6 +509,7 @@ impl<P: Platform> Origin<P> {
                 checked_out.map_err(|error| session.failed(error.into()))?
             }
         };
+        guard.set_operation_id(operation_id);
         if self.client.is_paced(deadline) {
             self.client.pace(&mut guard);
         }
@@ -641,7 +643,8 @@ impl<P: Platform> Batches<P> {
         }
         let command = kill_command(collection(namespace, database), self.id)?;
         let deadline = client.kill_deadline(self.timeout);
-        let outcome = self.origin.run(session, &mut self.connection, &command, deadline, &mut self.reply).await;
+        let limits = (deadline, client.operation_id());
+        let outcome = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply).await;
         self.id = 0;
         self.connection = None;
         outcome

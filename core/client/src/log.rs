@@ -54,7 +54,7 @@
 //! (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`,
 //! `count`, and the first eight as `hosts`). [`CONNECTION`] has the warnings about the connection
 //! string and the TLS options, when a client is created. [`COMMAND`] has a warning for each command
-//! that takes longer than [`LogOptions::slow_command`].
+//! that takes at least [`LogOptions::slow_command`].
 //!
 //! # Subscribers
 //!
@@ -163,9 +163,9 @@ impl LogOptions {
     };
 
     /// The defaults, changed by environment variables: `MONGODB_LOG_COMMAND`,
-    /// `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for components without a variable and for the
-    /// lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). An
-    /// invalid value counts as not set (LOG-34).
+    /// `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for components without a
+    /// variable and for the lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or
+    /// `unlimited`). An invalid value counts as not set (LOG-34).
     ///
     /// - `variable`: returns the value of an environment variable.
     ///

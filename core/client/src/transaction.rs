@@ -42,7 +42,8 @@ pub struct TransactionOptions {
     /// [`ClientOptions::write_concern`](super::ClientOptions#structfield.write_concern), or else that
     /// of the server. It must require an acknowledgement.
     pub write_concern: Option<WriteConcern>,
-    /// `maxTimeMS` of the commit: how long the server may work on it; `None` is no limit.
+    /// `maxTimeMS` of the commit: how long the server may work on it. If the commit has a time limit,
+    /// the shorter of both applies. `None` is no limit of its own.
     pub max_commit_time: Option<Duration>,
 }
 
@@ -441,7 +442,7 @@ impl<P: Platform> ClientSession<P> {
         Ok(())
     }
 
-    /// Commits the transaction, retrying once as a retryable write, whatever `retryWrites` is. If no
+    /// Commits the transaction, with retries as a retryable write, whatever `retryWrites` is. If no
     /// command was sent in it, none is sent. After an unknown outcome, or after the future was dropped,
     /// the commit can be repeated by another call.
     ///
@@ -546,25 +547,37 @@ impl<P: Platform> ClientSession<P> {
                 return Err(error);
             }
             retry += 1;
-            let runtime = self.client.inner.core.runtime();
-            let until = self.client.now().saturating_add(transaction_pause(retry, runtime.entropy()));
-            if until >= limit {
+            if !self.pause_before(retry, limit).await {
                 return Err(error);
             }
-            runtime.sleep_until(until).await;
         }
     }
 
-    /// Commits the transaction, and repeats that while its outcome is unknown.
+    /// Commits the transaction, and repeats that while its outcome is unknown, after pauses: without
+    /// them, a commit that fails at once would be repeated without end until the limit.
     async fn commit_until(&mut self, limit: Instant) -> Result<(), Error> {
         const MAX_TIME_EXPIRED: i32 = 50;
+        let mut retry = 0;
         loop {
             let Err(error) = self.commit_transaction().await else { return Ok(()) };
             let is_unknown = error.has_label("UnknownTransactionCommitResult");
-            if !is_unknown || error.code() == Some(MAX_TIME_EXPIRED) || self.client.now() >= limit {
+            retry += 1;
+            if !is_unknown || error.code() == Some(MAX_TIME_EXPIRED) || !self.pause_before(retry, limit).await {
                 return Err(error);
             }
         }
+    }
+
+    /// Waits before a transaction or its commit is repeated. Returns `false`, without waiting, if the
+    /// pause would last until the limit.
+    async fn pause_before(&self, retry: u32, limit: Instant) -> bool {
+        let runtime = self.client.inner.core.runtime();
+        let until = self.client.now().saturating_add(transaction_pause(retry, runtime.entropy()));
+        if until >= limit {
+            return false;
+        }
+        runtime.sleep_until(until).await;
+        true
     }
 
     /// Aborts the transaction of a session that is dropped.

@@ -182,7 +182,9 @@ impl<'h, R: Runtime> Guard<'h, R> {
     #[cfg(feature = "alloc")]
     #[inline]
     fn observe_end(&mut self, conn: ConnId, error: Option<&OperationError>) {
-        if let Some(begun) = self.connection.as_mut().and_then(|connection| connection.observed.take()) {
+        let begun = self.connection.as_mut().and_then(|connection| connection.observed.take());
+        // The child of a fork must await no lock: a thread of the parent may have held it.
+        if let Some(begun) = begun.filter(|_| !self.core.is_forked()) {
             self.publish_end(begun, conn, error);
         }
     }

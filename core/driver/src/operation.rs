@@ -196,6 +196,10 @@ pub fn overload_pause(retry: u32, entropy: u32) -> Duration {
     Duration::from_nanos(u64::try_from(pause).unwrap_or(LIMIT_NS))
 }
 
+/// The number of retries whose pauses become longer, if no overload is the reason: up to 400 ms, by
+/// which an operation may end before its limit.
+const RETRIES_OF_LONGER_PAUSES: u32 = 3;
+
 /// The maximum number of servers that an operation avoids if others are suitable.
 const DEPRIORITIZED_MAX: usize = 4;
 
@@ -244,7 +248,8 @@ impl<R: Runtime> ClientCore<R> {
             deadline,
             policy,
             failures: 0,
-            retries_max: if deadline.is_some() { u32::MAX } else { 1 },
+            // A limit that is never reached is none.
+            retries_max: if deadline.is_some_and(|deadline| deadline < Instant::MAX) { u32::MAX } else { 1 },
             server: None,
             deprioritized,
             pause_until: None,
@@ -340,9 +345,9 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         if !policy.enabled || !again || self.failures >= self.retries_max {
             return Err(self.cause_of(error));
         }
-        // Otherwise servers that fail at once would get attempts without end until the deadline.
+        // Without a pause, servers that fail at once would get attempts without end until the deadline.
         if is_overload || self.failures > 0 {
-            let retry = if is_overload { self.failures + 1 } else { 1 };
+            let retry = if is_overload { self.failures + 1 } else { self.failures.min(RETRIES_OF_LONGER_PAUSES) };
             let pause = overload_pause(retry, self.core.runtime().entropy());
             let until = self.core.now().saturating_add(pause);
             if self.deadline.is_some_and(|deadline| until >= deadline) {

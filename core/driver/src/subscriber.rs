@@ -26,8 +26,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const SUBSCRIPTION_EVENTS: usize = 1024;
 
 /// The limit on the heap memory of the events that a subscription keeps for a reader that lags: 4
-/// MiB, some two thousand changes of a replica set of three. Only events of the topology have heap
-/// memory: descriptions and addresses.
+/// MiB, some two thousand changes of a replica set of three. Events of the topology have heap memory
+/// (descriptions and addresses), and those of commands (documents).
 pub const SUBSCRIPTION_BYTES: usize = 4 << 20;
 
 /// All subscriptions of a client. Clones share them.

@@ -92,7 +92,7 @@ pub(super) struct Simulation {
     /// A subscription whose events are read after each poll of a task.
     prompt: Option<Subscription>,
     /// The commands of each connection, by their request ids, that have begun and not ended.
-    commands: BTreeMap<(String, u64, i32), u32>,
+    pub(super) commands: BTreeMap<(String, u64, i32), u32>,
     /// A subscription to other events than those of check-outs, which is never read.
     _unread: Option<Subscription>,
     /// The events of pools, if they are judged.
@@ -395,12 +395,15 @@ impl Simulation {
                     let event = event.get();
                     let key = (event.address.to_owned(), event.connection_id, event.request_id);
                     // A server that comes back counts its connections from the start.
-                    let begun = self.commands.entry(key).or_default();
                     match event.stage {
-                        CommandStage::Started => *begun += 1,
+                        CommandStage::Started => *self.commands.entry(key).or_default() += 1,
                         CommandStage::Succeeded { .. } | CommandStage::Failed { .. } => {
-                            assert!(*begun > 0, "P31: a command ends twice: {event}");
+                            let begun = self.commands.get_mut(&key);
+                            let begun = begun.unwrap_or_else(|| panic!("P31: a command ends twice: {event}"));
                             *begun -= 1;
+                            if *begun == 0 {
+                                self.commands.remove(&key);
+                            }
                         }
                     }
                     let expected = if event.name == "ping" || event.name == "insert" { "test" } else { "admin" };

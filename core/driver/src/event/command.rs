@@ -33,7 +33,8 @@ pub struct CommandEvent<'a> {
     pub database: &'a str,
     /// The id of the message, unique on its connection.
     pub request_id: i32,
-    /// The id of the operation: that of all its attempts. `request_id`, if it has one command only.
+    /// The id of the operation: that of all its attempts. `request_id`, for a command on the bare
+    /// [`Guard`](crate::Guard), which is no operation of a client.
     pub operation_id: i64,
     /// The address of the server.
     pub address: &'a str,
@@ -44,14 +45,16 @@ pub struct CommandEvent<'a> {
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
     /// The command, or at its end the reply. Empty if there is none, and for a
-    /// [sensitive](is_sensitive) command.
+    /// [sensitive](is_sensitive) command. A subscription keeps at most
+    /// [`SUBSCRIPTION_BYTES`](crate::SUBSCRIPTION_BYTES) for its reader, so a longer document is lost
+    /// (`Notice::Lagged`), and only a [`Publish`](crate::Publish) receives it.
     pub document: RawDocument<'a>,
 }
 
 /// The start of a command, or its end with the outcome.
 #[derive(Clone, Copy, Debug)]
 pub enum CommandStage<'a> {
-    /// It will be sent.
+    /// It was encoded, and will be sent if it can be compressed and written.
     Started,
     /// The reply has `ok: 1`. It may have write errors.
     Succeeded {
