@@ -51,9 +51,12 @@ fn command_without_a_time_limit_is_attempted_at_most_twice() {
         let client = client(unlimited);
         known(&client, &set).await;
         set.server(primary).set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(91));
-        let error = refused(ping_with(&client, CommandOptions::new().idempotent(true)).await);
-        assert_eq!(command_error(&error), 91);
-        assert_eq!(sent(&set.server(primary), "ping").len(), 2);
+        let idempotent = CommandOptions::new().idempotent(true);
+        for (options, attempts) in [(idempotent, 2), (idempotent.timeout(Duration::MAX), 4)] {
+            let error = refused(ping_with(&client, options).await);
+            assert_eq!(command_error(&error), 91);
+            assert_eq!(sent(&set.server(primary), "ping").len(), attempts);
+        }
         client.close().await;
     });
 }

@@ -541,6 +541,24 @@ fn with_transaction_repeats_a_commit_with_an_unknown_result() {
     });
 }
 
+/// A commit that fails at once is not repeated at once.
+#[test]
+fn with_transaction_pauses_before_it_repeats_a_commit() {
+    run(async {
+        let limit = Duration::from_millis(500);
+        let (_set, primary, client) = set_with(|options| options.timeout = Some(limit)).await;
+        let late = doc! { "code": 64, "errmsg": "late" };
+        let point = FailPoint::new(FailPointMode::AlwaysOn, &["commitTransaction"]).write_concern_error(late);
+        primary.set_fail_point(point);
+        let outcome = session(&client).with_transaction(TransactionOptions::new(), insert).await;
+        assert!(refused(outcome).has_label("UnknownTransactionCommitResult"));
+        // The limits of the pauses are 5, 7.5, 11.25 ms and so on: about twelve fit into half a second.
+        let commits = primary.count_of("commitTransaction");
+        assert!((2..60).contains(&commits), "{commits} commits");
+        client.close().await;
+    });
+}
+
 #[derive(Debug, PartialEq)]
 enum Failure {
     Mine,

@@ -114,6 +114,27 @@ fn child_of_a_fork_awaits_no_lock() {
     assert_eq!(core.reset_after_fork(), ForkReset::Cleared);
 }
 
+/// The command has its end in the parent. In the child its event would await the lock of the server.
+#[test]
+#[doc(alias = "O9")]
+fn command_of_the_parent_has_no_event_in_the_child() {
+    let (bench, core, server) = open();
+    let mut events = core.events().subscribe(EventKinds::COMMANDS, 16, |_| true);
+    let mut held = guard(&core, &server);
+    bench.mute(true);
+    let mut running: Boxed<'_, _> =
+        Box::pin(async { held.run_command("admin", |body| body.int32("ping", 1).map(drop)).await.map(drop) });
+    assert!(poll(&mut running).is_pending());
+    assert!(events.try_next().is_some(), "the start");
+    fork(&bench);
+    while_held(&server.state, || {
+        assert!(matches!(poll(&mut running), Poll::Ready(Err(OperationError::Forked))));
+        drop(running);
+        drop(held);
+    });
+    assert!(events.try_next().is_none());
+}
+
 /// In one process, the child's actions change the parent's state. Drops must not.
 #[test]
 fn guards_dropped_in_the_child_return_no_connection() {
