@@ -230,8 +230,13 @@ impl State {
         let client = &self.plan.client;
         let executions_max = match timeout {
             Some(Duration::ZERO) => 0,
-            // It is retried until its time limit.
-            _ if is_idempotent && client.retries && limit.or(client.timeout).is_some() => u32::MAX,
+            // It is retried until its time limit, if that can be reached.
+            _ if is_idempotent
+                && client.retries
+                && limit.or(client.timeout).is_some_and(|limit| limit < Duration::MAX) =>
+            {
+                u32::MAX
+            }
             _ if is_idempotent && client.retries => client.max_adaptive_retries.max(2),
             _ => 1,
         };
