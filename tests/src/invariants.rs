@@ -100,6 +100,10 @@
 //! - P55: two writes never have the same session and transaction number, and the attempts of one
 //!   write always do: it is executed once. So is a transaction, whose commands have one number.
 //!
+//! # Commands
+//!
+//! - P56: each command that was started has one event of its end.
+//!
 //! # Multiplexed pools
 //!
 //! - M1: a stream id has at most one request at a time, a connection no more requests than its

@@ -16,6 +16,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "an oracle checks for a few variants; all others are treated alike")]
 
 mod checks;
+#[cfg(feature = "fuzz")]
 pub(crate) mod log;
 pub mod monitor;
 pub mod mux;

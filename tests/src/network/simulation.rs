@@ -399,7 +399,7 @@ impl Simulation {
                         CommandStage::Started => *self.commands.entry(key).or_default() += 1,
                         CommandStage::Succeeded { .. } | CommandStage::Failed { .. } => {
                             let begun = self.commands.get_mut(&key);
-                            let begun = begun.unwrap_or_else(|| panic!("P31: a command ends twice: {event}"));
+                            let begun = begun.unwrap_or_else(|| panic!("P56: a command ends twice: {event}"));
                             *begun -= 1;
                             if *begun == 0 {
                                 self.commands.remove(&key);

@@ -26,6 +26,7 @@ pub const OWNERS: [(&str, &[Owner]); 18] = [
     ("P53", &[Oracle, Test("populate")]),
     ("P54", &[Generator("network")]),
     ("P55", &[Generator("network")]),
+    ("P56", &[Generator("network")]),
     ("S7", &[Oracle, Generator("search")]),
     ("S8", &[Generator("search")]),
     ("S9", &[Generator("search")]),
@@ -38,7 +39,7 @@ pub const OWNERS: [(&str, &[Owner]); 18] = [
 ];
 
 /// The number of ids of each kind.
-pub(super) const KINDS: [(char, usize); 3] = [('P', 55), ('M', 6), ('S', 21)];
+pub(super) const KINDS: [(char, usize); 3] = [('P', 56), ('M', 6), ('S', 21)];
 
 /// Each id and its owners.
 pub fn owners() -> impl Iterator<Item = (String, &'static [Owner])> {

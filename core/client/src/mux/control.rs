@@ -148,7 +148,9 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
     };
     let limit = shared.options.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT);
     let until = shared.now().saturating_add(limit);
-    let established = shared.until(Some(until), establish(shared, &address, shared.options.version, |_| ())).await;
+    // It reads tables of the system only.
+    let establishing = establish(shared, &address, None, shared.options.version, |_| ());
+    let established = shared.until(Some(until), establishing).await;
     match established.unwrap_or(Err(Cause::NetworkTimeout.into())) {
         Ok(socket) => {
             *link = Some(Link { socket, asked: None, input: vec![0; INPUT_BYTES], envelopes: Vec::new() });

@@ -44,7 +44,8 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let (shared, host, conn) = (Arc::clone(&end.shared), Arc::clone(&end.host), end.conn);
     let version = host.look(shared.now(), |_, version, _| version);
     let lowered = |older| shared.step(&host, |change| change.lower(older));
-    let established = until_closed(&host, conn, establish(&shared, &host.address, version, lowered)).await;
+    let keyspace = shared.options.keyspace.as_deref();
+    let established = until_closed(&host, conn, establish(&shared, &host.address, keyspace, version, lowered)).await;
     let socket = match established {
         Some(Ok(socket)) => socket,
         Some(Err(failure)) => {
@@ -134,10 +135,12 @@ impl From<Cause> for NotEstablished {
 /// Connects and performs the handshake. Repeats both with older versions until the server supports
 /// one.
 ///
+/// - `keyspace`: that of statements that name none.
 /// - `lowered`: receives each older version before it is tried.
 pub(super) async fn establish<P: Platform>(
     shared: &Shared<P>,
     address: &str,
+    keyspace: Option<&str>,
     mut version: Version,
     lowered: impl Fn(Version),
 ) -> Result<Established<P>, NotEstablished> {
@@ -154,7 +157,7 @@ pub(super) async fn establish<P: Platform>(
                     report: report.map(|reason| one_line(&reason.to_string()).collect()),
                 }
             })?;
-            match perform_handshake(shared, stream, version).await? {
+            match perform_handshake(shared, stream, keyspace, version).await? {
                 Ok(established) => return Ok(established),
                 // Each attempt uses an older version than the previous one, so the loop ends even
                 // if the version of the host changes meanwhile.
@@ -177,6 +180,7 @@ pub(super) async fn establish<P: Platform>(
 async fn perform_handshake<P: Platform>(
     shared: &Shared<P>,
     mut stream: Stream<P>,
+    keyspace: Option<&str>,
     version: Version,
 ) -> Result<Result<Established<P>, Version>, NotEstablished> {
     let options = &shared.options;
@@ -189,7 +193,7 @@ async fn perform_handshake<P: Platform>(
         driver_name: Some(P::DRIVER_NAME),
         driver_version: Some(P::DRIVER_VERSION),
         startup_options: &startup_options,
-        keyspace: options.keyspace.as_deref(),
+        keyspace,
         limits: options.limits(),
     };
     let who = options

@@ -120,9 +120,9 @@ pub struct SessionOptions {
     /// Further options of STARTUP, in addition to the driver's name and version, such as
     /// `APPLICATION_NAME`. At most 32,768 bytes.
     pub startup_options: Vec<(String, String)>,
-    /// The keyspace of statements that name none, on each connection: 1 to 48 ASCII letters, digits
-    /// and underscores, in the case in which the server stores them. No connection is established
-    /// while it does not exist. Default none.
+    /// The keyspace of statements that name none: 1 to 48 ASCII letters, digits and underscores, in the
+    /// case in which the server stores them. No connection for requests is established while it does
+    /// not exist. Default none.
     pub keyspace: Option<String>,
     /// Encryption of TCP connections. Default none.
     #[cfg(feature = "tls")]
@@ -349,6 +349,7 @@ impl fmt::Debug for SessionOptions {
             .field("hosts", &self.hosts)
             .field("discovers_hosts", &self.discovers_hosts)
             .field("local_data_center", &self.local_data_center)
+            .field("keyspace", &self.keyspace)
             .field("mux", &self.mux)
             .field("version", &self.version)
             .field("compressions", &self.compressions)
