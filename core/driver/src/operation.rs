@@ -235,7 +235,7 @@ impl<R: Runtime> ClientCore<R> {
     /// - `deadline`: the operation's own, for all its attempts. Without one, an
     ///   [`OperationError::Timeout`] is the end of the time limit for one command, and counts as a
     ///   network error.
-    pub const fn attempts<'a, E: AttemptError>(
+    pub fn attempts<'a, E: AttemptError>(
         &'a self,
         criteria: SelectionCriteria<'a>,
         deadline: Option<Instant>,

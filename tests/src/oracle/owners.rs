@@ -16,7 +16,7 @@ pub enum Owner {
 
 /// The invariants with other owners; all others have only the [`Oracle`].
 #[rustfmt::skip]
-pub const OWNERS: [(&str, &[Owner]); 18] = [
+pub const OWNERS: [(&str, &[Owner]); 19] = [
     ("P43", &[Generator("simulate"), Generator("network"), Test("close")]),
     ("P48", &[Oracle, Test("alloc_free"), Test("mux_allocations")]),
     ("P49", &[Generator("simulate"), Generator("simulate_mux"), Generator("network")]),

@@ -129,9 +129,9 @@ fn command_of_the_parent_has_no_event_in_the_child() {
     fork(&bench);
     while_held(&server.state, || {
         assert!(matches!(poll(&mut running), Poll::Ready(Err(OperationError::Forked))));
-        drop(running);
-        drop(held);
     });
+    drop(running);
+    while_held(&server.state, || drop(held));
     assert!(events.try_next().is_none());
 }
 
