@@ -39,7 +39,6 @@ fn document(event: &OwnedCommandEvent) -> Document {
 }
 
 #[test]
-#[doc(alias = "O9")]
 fn events_of_a_command_have_its_documents_and_identify_its_connection() {
     run(async {
         let (set, client, mut events) = observed().await;
@@ -71,7 +70,6 @@ fn events_of_a_command_have_its_documents_and_identify_its_connection() {
 }
 
 #[test]
-#[doc(alias = "O9")]
 fn attempts_of_an_operation_have_its_id() {
     run(async {
         let (set, client, mut events) = observed().await;
@@ -104,7 +102,6 @@ fn attempts_of_an_operation_have_its_id() {
 
 /// Command Logging and Monitoring, "Security".
 #[test]
-#[doc(alias = "O9")]
 fn documents_that_may_contain_secrets_are_left_out() {
     run(async {
         let (_set, client, mut events) = observed().await;
@@ -134,7 +131,6 @@ fn documents_that_may_contain_secrets_are_left_out() {
 }
 
 #[test]
-#[doc(alias = "O9")]
 fn command_without_a_reply_fails_once() {
     run(async {
         let (set, client, mut events) = observed().await;

@@ -11,7 +11,6 @@ fn max_time(received: &Received) -> Option<i64> {
 }
 
 #[test]
-#[doc(alias = "O6")]
 fn command_with_a_time_limit_has_the_rest_of_it() {
     run(async {
         let set = still_set();
@@ -62,7 +61,6 @@ fn command_with_a_time_limit_has_the_rest_of_it() {
 
 /// The reply would be late, so the command is not sent.
 #[test]
-#[doc(alias = "O6")]
 fn time_limit_that_is_shorter_than_the_round_trip_is_an_error_at_once() {
     run(async {
         let server = FakeServer::start(Default::default()).expect("it starts");
@@ -86,7 +84,6 @@ fn time_limit_that_is_shorter_than_the_round_trip_is_an_error_at_once() {
 
 /// The server has ended its work because its time was over.
 #[test]
-#[doc(alias = "O6")]
 fn error_of_max_time_is_a_timeout_and_names_the_server() {
     run(async {
         let server = FakeServer::start(Default::default()).expect("it starts");

@@ -63,7 +63,6 @@ fn command_without_a_time_limit_is_attempted_at_most_twice() {
 
 /// Client Side Operations Timeout, "Retryability": not only once.
 #[test]
-#[doc(alias = "O4")]
 fn command_with_a_time_limit_is_retried_until_then() {
     run(async {
         let set = still_set();

@@ -116,7 +116,6 @@ fn child_of_a_fork_awaits_no_lock() {
 
 /// The command has its end in the parent. In the child its event would await the lock of the server.
 #[test]
-#[doc(alias = "O9")]
 fn command_of_the_parent_has_no_event_in_the_child() {
     let (bench, core, server) = open();
     let mut events = core.events().subscribe(EventKinds::COMMANDS, 16, |_| true);
