@@ -1,5 +1,5 @@
-//! Log messages of pools, topology, heartbeats and commands, as events of the [`tracing`] crate (feature
-//! `tracing`).
+//! Log messages of pools, topology, heartbeats and commands, as events of the [`tracing`] crate
+//! (feature `tracing`).
 //!
 //! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null
 //! Values from Log Messages"; CMAP, "Connection Pool Logging"; SDAM Logging and Monitoring, "Log

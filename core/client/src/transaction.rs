@@ -499,7 +499,7 @@ impl<P: Platform> ClientSession<P> {
     /// such as after a conflict with another transaction or a change of the primary, the whole
     /// transaction is repeated, after a [pause](transaction_pause). **`work` may therefore be called
     /// several times**: it must have no side effect outside of the transaction that must not be
-    /// repeated. A commit with an unknown outcome is repeated too. Retries end after the client's
+    /// repeated. A commit with an unknown outcome is repeated too, after such a pause. Retries end after the client's
     /// [`timeout`](super::ClientOptions#structfield.timeout), which is then a time limit for all
     /// commands and commits together, or else after 120 s.
     ///
