@@ -80,8 +80,8 @@ fn command_with_a_time_limit_is_retried_until_then() {
         let error = refused(client.run_command_with("db", bson::doc! { "find": "c" }, hurried).await);
         let took = begun.elapsed();
         assert!(error.is_timeout() || command_error(&error) == 134, "{error:?}");
-        // The last pause would have ended later.
-        assert!(took > limit - Duration::from_millis(150) && took < limit * 5, "{took:?}");
+        // The last pause, of at most 400 ms, would have ended later.
+        assert!(took > limit - Duration::from_millis(400) && took < limit * 5, "{took:?}");
         let sent = set.server(primary).count_of("find") - 6;
         assert!((3..200).contains(&sent), "{sent} attempts");
         client.close().await;

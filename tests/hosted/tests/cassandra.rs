@@ -577,6 +577,7 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
         // On average two of three.
         assert!(foreign > 20, "without routing most requests go to other nodes: {foreign}");
     });
+    let killed = Instant::now();
     third.kill();
     run(async {
         cluster_event(&mut events, |event| event == ClusterEvent::NodeDown { node: third.address() }).await;
@@ -589,7 +590,12 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
     third.restart()?;
     run(async {
         cluster_event(&mut events, |event| event == ClusterEvent::NodeUp { node: third.address() }).await;
-        eventually("it is used again", || session.hosts().iter().all(|host| host.state.open == 1)).await;
+        // The pause before the next attempt to connect is at most as long as the node was away.
+        let limit = 2 * killed.elapsed() + PATIENCE;
+        while !session.hosts().iter().all(|host| host.state.open == 1) {
+            assert!(killed.elapsed() < limit, "the node is not used again");
+            smol::Timer::after(Duration::from_millis(10)).await;
+        }
         session.close().await;
     });
     Ok(())
