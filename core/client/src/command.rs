@@ -30,14 +30,12 @@ impl<P: Platform> Client<P> {
     ///
     /// The operation may take as long as
     /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows; it is retried
-    /// until then, or once if there is no limit. If the pause before a retry (of at most 400 ms, or after
-    /// an overload as below) would end after the limit, the operation ends with the last error. Any
-    /// command is retried if it was not sent. A
-    /// command that reads (`find`, `aggregate`, `count`, `distinct`, `listDatabases`,
-    /// `listCollections`, `listIndexes`) is retried after a network error or a change of the
-    /// server's state. So is a write (`insert`, `update`,
-    /// `delete`, `findAndModify`, `bulkWrite`) that affects a known number of documents, on
-    /// deployments other than standalone servers: it is sent with `txnNumber`, by which the server
+    /// until then, or once if there is no limit. If the pause before a retry (of at most 400 ms, or
+    /// after an overload as below) would end after the limit, the operation ends with the last error.
+    /// Any command is retried if it was not sent. A command that reads (`find`, `aggregate`, `count`,
+    /// `distinct`, `listDatabases`, `listCollections`, `listIndexes`) is retried after a network error
+    /// or a change of the server's state. So is a write (`insert`, `update`, `delete`,
+    /// `findAndModify`, `bulkWrite`) that affects a known number of documents, on deployments other than standalone servers: it is sent with `txnNumber`, by which the server
     /// executes it once. After an overload error, any command is retried up to
     /// [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) times, after
     /// [pauses](poolhouse_driver::overload_pause). An overload error means that the server refused

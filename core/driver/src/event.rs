@@ -1,7 +1,7 @@
 //! Publishing events to subscribers.
 
 #[cfg(feature = "alloc")]
-pub(super) mod command;
+mod command;
 
 #[cfg(feature = "alloc")]
 pub use command::{CommandEvent, CommandStage, OwnedCommandEvent};

@@ -1,5 +1,8 @@
 //! A connection that is checked out.
 
+#[cfg(feature = "alloc")]
+mod command;
+
 use super::client_core::ClientCore;
 use super::connection::{ExchangeError, Held};
 #[cfg(feature = "alloc")]
@@ -7,7 +10,7 @@ use super::drain::Drain;
 use super::driven::{Begun, Claimed, Drive, Watch};
 use super::error::{OperationError, ServerAddress};
 #[cfg(feature = "alloc")]
-use super::event::{CommandStage, EventKinds, Publish as _, command};
+use super::event::{CommandStage, EventKinds, Publish as _};
 use super::runtime::{ConnectError, Runtime};
 
 use core::fmt;

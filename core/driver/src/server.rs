@@ -55,8 +55,8 @@ pub struct ServerState<R: Runtime> {
     /// cleared when a connection for an operation is established.
     #[cfg(feature = "alloc")]
     pub(super) failure: Option<ConnectError>,
-    /// A copy of the topology's, so that a command needs no lock of the client core; zero while it is
-    /// unknown.
+    /// The minimum round-trip time, copied from the topology, so that a command needs no lock of the
+    /// client core. Zero while it is unknown.
     #[cfg(feature = "alloc")]
     round_trip_minimum: Duration,
     #[cfg(feature = "alloc")]

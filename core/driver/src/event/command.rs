@@ -2,23 +2,14 @@
 //!
 //! Read first: Command Logging and Monitoring, "Guidance" and "Security".
 
-use crate::client_core::ClientCore;
-use crate::driven::Drive as _;
 use crate::error::OperationError;
-use crate::event::{EventRef, Publish as _};
-use crate::runtime::Runtime;
-use crate::server::Server;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
-use poolhouse_core::observe::EventContext;
-use poolhouse_core::pool::ConnId;
-use poolhouse_core::{Instant, ObjectId};
+use poolhouse_core::ObjectId;
 use poolhouse_wire::bson::RawDocument;
-use poolhouse_wire::command::is_sensitive;
-use poolhouse_wire::message::{Decoded, Limits, decode_message};
 
 /// An event of a command: its start, before it is sent, and one end. Commands of handshakes and
 /// monitors have no events.
@@ -45,7 +36,7 @@ pub struct CommandEvent<'a> {
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
     /// The command, or at its end the reply. Empty if there is none, and for a
-    /// [sensitive](is_sensitive) command. A subscription keeps at most
+    /// [sensitive](poolhouse_wire::command::is_sensitive) command. A subscription keeps at most
     /// [`SUBSCRIPTION_BYTES`](crate::SUBSCRIPTION_BYTES) for its reader, so a longer document is lost
     /// (`Notice::Lagged`), and only a [`Publish`](crate::Publish) receives it.
     pub document: RawDocument<'a>,
@@ -190,42 +181,4 @@ impl OwnedCommandEvent {
     pub(super) fn heap_bytes(&self) -> usize {
         self.name.len() + self.database.len() + self.address.len() + self.document.len()
     }
-}
-
-/// Publishes an event of a command, and wakes the readers.
-///
-/// - `request`: the message of the command.
-/// - `operation_id`: 0 if the operation has none.
-pub(crate) fn publish<R: Runtime>(
-    core: &ClientCore<R>,
-    server: &Server<R>,
-    (now, conn, operation_id): (Instant, ConnId, i64),
-    request: &[u8],
-    stage: CommandStage<'_>,
-    reply: Option<RawDocument<'_>>,
-) {
-    let limits = Limits { message_bytes_max: u32::MAX, document_bytes_max: u32::MAX };
-    let Ok(Decoded::Done { value: message, .. }) = decode_message(request, &limits) else { return };
-    let (command, request_id) = (message.body(), message.header().request_id);
-    let Some(Ok(first)) = command.iter().next() else { return };
-    let known = server.known(conn);
-    let document = match stage {
-        CommandStage::Started => command,
-        CommandStage::Succeeded { .. } | CommandStage::Failed { .. } => reply.unwrap_or(RawDocument::EMPTY),
-    };
-    let event = CommandEvent {
-        stage,
-        name: first.key,
-        database: command.get("$db").ok().flatten().and_then(|name| name.as_str()).unwrap_or_default(),
-        request_id,
-        operation_id: if operation_id == 0 { request_id.into() } else { operation_id },
-        address: server.address(),
-        connection_id: conn.connection_id().get(),
-        server_connection_id: known.and_then(|known| known.server_connection_id),
-        service_id: known.and_then(|known| known.service_id),
-        document: if is_sensitive(command) { RawDocument::EMPTY } else { document },
-    };
-    let context = EventContext::of_server(server.address());
-    let _ = R::contain(|| server.events().publish_in(now, EventRef::Command(&event), &context));
-    core.events().deliver();
 }
