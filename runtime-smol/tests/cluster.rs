@@ -9,13 +9,14 @@ use poolhouse_smol::mux::cql::{
     encode_envelope,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, ClusterOptions, ClusterQuery, CqlHost, MuxOptions, RequestError, RequestOptions, Session,
+    ClusterEvent, ClusterOptions, ClusterQuery, CqlHost, MuxEvent, MuxOptions, RequestError, RequestOptions, Session,
     SessionOptions, Speculation,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
-use poolhouse_smol::{Event, EventKinds, Notice, Smol, Subscription};
+use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription};
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, Rule, cell_of};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
+use std::time::Instant;
 
 /// The queries of the control connection.
 const PEERS: &str = "SELECT * FROM system.peers_v2";
@@ -388,6 +389,29 @@ fn events_change_the_nodes() {
         two.remove(held);
         assert_eq!(two.release(Order::Kept), 1);
         pending.await.expect("its reply");
+        session.close().await;
+    });
+}
+
+#[test]
+fn node_that_is_reported_to_be_up_is_connected_to_before_the_pause_ends() {
+    let (one, two) = (server(), server());
+    run(async {
+        set_peers(&one, &[Peer::new(two.address())]);
+        two.kill().expect("it refuses connections");
+        let (session, mut events) = session(options(&one));
+        let mut closed =
+            session.subscribe_where(|event| matches!(event, EventRef::Mux(MuxEvent::ConnectionClosed { .. })));
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: two.address() }).await;
+        // The third pause lasts for 4 s.
+        for _ in 0..3 {
+            closed.next().await.expect("an attempt fails");
+        }
+        let failed = Instant::now();
+        two.resume().expect("it accepts connections");
+        one.push(&node_event("STATUS_CHANGE", "UP", two.address()));
+        eventually("both nodes are used", || session.hosts().iter().all(|host| host.state.open == 1)).await;
+        assert!(failed.elapsed() < Duration::from_secs(3), "{:?}", failed.elapsed());
         session.close().await;
     });
 }

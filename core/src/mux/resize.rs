@@ -2,7 +2,7 @@
 
 use super::memory::MuxConnSlot;
 use super::streams::Streams;
-use super::{BACKOFF_LAST, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
+use super::{BACKOFF_LAST, Down, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
 use crate::machine::Observer;
 use crate::storage::{Full, Store};
 use crate::time::Past;
@@ -51,7 +51,7 @@ impl<M: MuxMemory> Mux<M> {
             if self.resurrect(now, observer) {
                 self.serve(now, observer);
                 pressed = pressed && self.least_busy().is_none();
-            } else if self.down.is_some_and(|(_, at)| at > now) {
+            } else if self.down.is_some_and(|down| down.until > now) {
                 break;
             } else if !self.conns.has_free_slot() && self.conns.has_any() {
                 // A slot becomes free when the driver polls a `Close`; `poll_timeout` then returns
@@ -66,8 +66,8 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Delays the next attempt. Failures during the pause count as one.
     pub(super) fn note_failure(&mut self, now: Instant, cause: Cause) {
-        if self.down.is_none_or(|(_, at)| at <= now) {
-            self.down = Some((cause, now.saturating_add(self.backoff)));
+        if self.down.is_none_or(|down| down.until <= now) {
+            self.down = Some(Down { cause, at: now, until: now.saturating_add(self.backoff) });
             self.backoff = (self.backoff * 2).min(BACKOFF_LAST);
         }
     }

@@ -141,7 +141,7 @@ impl<M: MuxMemory> Mux<M> {
     /// failure: the next attempt then begins as soon as a connection slot is free.
     pub(super) fn down_cause(&self) -> Option<Cause> {
         let none = self.conns.len(conn::OPEN) + self.pending_count() == 0;
-        self.down.filter(|_| none).map(|(cause, _)| cause)
+        self.down.filter(|_| none).map(|down| down.cause)
     }
 
     /// Fails waiting requests if no connection is open or pending.

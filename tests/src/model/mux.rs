@@ -22,6 +22,9 @@ const END: u64 = u64::MAX - 1;
 /// The first and the longest pause after a failure to establish a connection.
 const PAUSES: [u64; 2] = [1_000_000_000, 60_000_000_000];
 
+/// The pause after a failure if the host is reported to be available.
+const PAUSE_UP: u64 = 250_000_000;
+
 /// Capacities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
@@ -178,8 +181,8 @@ pub struct Model {
     /// Set while more connections are open than the core number: when the window ends, and the
     /// maximum number of requests in flight in it.
     window: Option<(u64, u32)>,
-    /// The cause of the last failure, and the earliest time of the next attempt.
-    down: Option<(Cause, u64)>,
+    /// The cause and the time of the last failure, and the earliest time of the next attempt.
+    down: Option<(Cause, u64, u64)>,
     pause: u64,
     /// A connection has failed without a reply, and no connection has had a first reply since.
     fruitless: bool,
@@ -321,7 +324,7 @@ impl Model {
         let trash = self.at(Place::Trashed).filter(|conn| conn.in_flight() == 0 || conn.until > self.now);
         let trash = trash.map(|conn| conn.until);
         let wanted = self.wants_growth(false) && self.conns.len() < self.room.conns;
-        let growth = wanted.then(|| self.down.map_or(self.now, |(_, at)| at.max(self.now)));
+        let growth = wanted.then(|| self.down.map_or(self.now, |(.., until)| until.max(self.now)));
         waits.chain(look).chain(peers).chain(trash).chain(growth).min().filter(|at| *at < END)
     }
 
@@ -461,7 +464,7 @@ impl Model {
     /// The cause of the last failure, while no connection is open or pending.
     fn down_cause(&self) -> Option<Cause> {
         let none = self.at(Place::Open).next().is_none() && self.pending() == 0;
-        self.down.filter(|_| none).map(|(cause, _)| cause)
+        self.down.filter(|_| none).map(|(cause, ..)| cause)
     }
 
     fn fail_if_down(&mut self) {
@@ -500,7 +503,7 @@ impl Model {
                 self.look();
                 self.serve();
                 pressed = pressed && self.least_busy().is_none();
-            } else if self.down.is_some_and(|(_, at)| at > self.now) {
+            } else if self.down.is_some_and(|(.., until)| until > self.now) {
                 return;
             } else if self.conns.len() < self.room.conns {
                 self.create();
@@ -533,8 +536,8 @@ impl Model {
 
     /// Of several failures within a pause, the first one counts.
     fn note_failure(&mut self, cause: Cause) {
-        if self.down.is_none_or(|(_, at)| at <= self.now) {
-            self.down = Some((cause, self.now.saturating_add(self.pause).min(END)));
+        if self.down.is_none_or(|(.., until)| until <= self.now) {
+            self.down = Some((cause, self.now, self.now.saturating_add(self.pause).min(END)));
             self.pause = (self.pause * 2).min(PAUSES[1]);
         }
     }

@@ -246,6 +246,13 @@ fn take_event<P: Platform>(shared: &Shared<P>, envelope: &Envelope<'_>) {
         Event::Status { .. } | Event::Other { .. } | _ => return,
     };
     shared.step_cluster(|cluster, now, tap| cluster.handle_event(now, event, tap));
+    // The node may have left and returned so quickly that the cluster has it as available.
+    if let ServerEvent::Status { node, is_up: true } = event {
+        let (hosts, address) = (shared.hosts(), node.to_string());
+        if let Some(host) = hosts.all().iter().find(|host| host.address == address) {
+            shared.step(host, |change| change.handle_host_up());
+        }
+    }
 }
 
 /// An answer that a query cannot have, or the server's error.

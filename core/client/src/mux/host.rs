@@ -652,6 +652,11 @@ impl Change<'_> {
         }
     }
 
+    /// Handles a report that the host accepts connections.
+    pub(super) fn handle_host_up(&mut self) {
+        self.state.mux.handle_host_up(self.now, &mut self.observer);
+    }
+
     pub(super) fn close(&mut self) {
         self.state.mux.close(self.now, &mut self.observer);
     }

@@ -1,6 +1,6 @@
 //! Reports of the host to the pool, and actions that the host took from it.
 
-use super::{Heartbeat, Model, Outcome, Place, Stand, count};
+use super::{Heartbeat, Model, Outcome, PAUSE_UP, Place, Stand, count};
 use crate::machines::mux::Event;
 use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxClosed, Reply, ReplyError};
@@ -40,6 +40,14 @@ impl Model {
         self.provide(false);
         self.fail_if_down();
         true
+    }
+
+    /// The host is reported to accept connections.
+    pub fn handle_host_up(&mut self, now: u64) {
+        self.advance(now);
+        let Some((cause, at, until)) = self.down else { return };
+        self.down = Some((cause, at, until.min(at.saturating_add(PAUSE_UP))));
+        self.provide(false);
     }
 
     /// A connection failed. Returns false if it was already closed.

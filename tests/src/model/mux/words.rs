@@ -11,10 +11,11 @@ impl Model {
         let Self { events, options, room: _, now, closed, conns, waiters, window, down, pause, fruitless, .. } = self;
         let Self { last_conn: _, last_waiter: _, last_request: _, .. } = self;
         assert!(events.is_empty(), "events were taken");
-        (options, closed, pause, fruitless, window.map(|(_, most)| most), down.map(|(cause, _)| cause)).hash(canon);
+        (options, closed, pause, fruitless, window.map(|(_, most)| most), down.map(|(cause, ..)| cause)).hash(canon);
         canon.time(*now);
         canon.time(window.map_or(0, |(at, _)| at));
-        canon.time(down.map_or(0, |(_, at)| at));
+        canon.time(down.map_or(0, |(_, at, _)| at));
+        canon.time(down.map_or(0, |(.., until)| until));
         (conns.len(), waiters.len()).hash(canon);
         for conn in conns {
             Self::words_of_conn(conn, canon);

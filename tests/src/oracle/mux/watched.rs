@@ -349,6 +349,13 @@ impl<M: Bounded> Watched<M> {
         result
     }
 
+    /// [`Mux::handle_host_up`].
+    pub fn handle_host_up(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        observed!(self, observer, handle_host_up(now));
+        self.model.handle_host_up(now.as_nanos());
+        self.judge("M6", (), ());
+    }
+
     /// [`Mux::handle_failed`].
     pub fn handle_failed(
         &mut self,

@@ -61,6 +61,8 @@ kinds! {
     LateNews = 6,
     /// A connection fails.
     Failed = 8,
+    /// A report that the host accepts connections, which may be wrong.
+    HostUp = 8,
     /// Changes the options.
     Reconfigure = 8,
     /// The host is set to ignored, or no longer ignored.

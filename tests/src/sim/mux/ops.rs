@@ -151,6 +151,7 @@ impl<M: Bounded> Simulation<'_, M> {
             Kind::ReleaseForeign
             | Kind::PollAction
             | Kind::Drain
+            | Kind::HostUp
             | Kind::Reconfigure
             | Kind::Ignore
             | Kind::Close
@@ -255,6 +256,11 @@ impl<M: Bounded> Simulation<'_, M> {
                 let conns: Vec<_> = self.mux.model().established().map(|conn| conn.id).collect();
                 let conn = self.conn_of(conns[choices.index(conns.len())]);
                 self.failed(conn, choices.one_of(&[Cause::Network, Cause::Protocol]));
+            }
+            Kind::HostUp => {
+                self.note(|| "handle_host_up".into());
+                let now = self.at();
+                self.mux.handle_host_up(now, &mut self.log);
             }
             Kind::Reconfigure => self.reconfigure(super::options(choices)),
             Kind::Ignore => {
