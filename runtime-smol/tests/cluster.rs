@@ -9,8 +9,8 @@ use poolhouse_smol::mux::cql::{
     encode_envelope,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, ClusterOptions, ClusterQuery, CqlHost, MuxEvent, MuxOptions, RequestError, RequestOptions, Session,
-    SessionOptions, Speculation,
+    ClusterEvent, ClusterOptions, ClusterQuery, CqlHost, MuxEvent, MuxOptions, RequestError, RequestOptions,
+    RetryPolicy, Session, SessionOptions, Speculation,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription};
@@ -650,6 +650,72 @@ async fn answer(server: &CqlServer, opcode: Opcode, number: usize, reply: impl F
     };
     eventually("the request arrives", || streams().len() == number).await;
     server.push(&reply(streams()[number - 1]));
+}
+
+#[test]
+fn unavailable_replicas_may_be_available_to_the_next_host() {
+    let (one, two) = (server(), server());
+    let unavailable = || Rule::statements(Act::Error(ErrorCode::UNAVAILABLE, "too few".into()));
+    one.add(unavailable());
+    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+    run(async {
+        let session = |hosts: &[&CqlServer]| {
+            let hosts = hosts.iter().map(|host| host.address().to_string());
+            Session::new(SessionOptions::new(hosts).request_timeout(PATIENCE)).expect("valid options")
+        };
+        let both = session(&[&one, &two]);
+        let ids: Vec<_> = both.hosts().iter().map(|host| host.id).collect();
+        let options = RequestOptions { hosts: Some(&ids), ..RequestOptions::default() };
+        both.request_with(&request, options).await.expect("the other host has replicas");
+        let [batched] = &both.request_all_with(&[request], options).await[..] else { panic!("one result") };
+        assert!(batched.is_ok(), "{batched:?}");
+        let never = RequestOptions { retry: Some(RetryPolicy::Fallthrough), ..options };
+        let error = both.request_with(&request, never).await.expect_err("it is sent once");
+        assert!(matches!(&error, RequestError::Server(error) if error.code == ErrorCode::UNAVAILABLE), "{error}");
+        // The request is sent again only once, and the last error is the result.
+        two.add(unavailable());
+        let twice: Vec<_> = ids.iter().chain(&ids).copied().collect();
+        let before = echoes(&one) + echoes(&two);
+        let options = RequestOptions { hosts: Some(&twice), ..options };
+        let error = both.request_with(&request, options).await.expect_err("no host has replicas");
+        assert!(matches!(&error, RequestError::Server(error) if error.message == "too few"), "{error}");
+        assert_eq!(echoes(&one) + echoes(&two) - before, 2);
+        // Without another host, too.
+        let alone = session(&[&one]);
+        let error = alone.request(&request).await.expect_err("no other host");
+        assert!(matches!(error, RequestError::Server(_)), "{error}");
+        both.close().await;
+        alone.close().await;
+    });
+}
+
+#[test]
+fn read_without_data_is_repeated_once_by_the_same_host() {
+    let (one, two) = (server(), server());
+    one.add(Rule::statements(Act::Lose));
+    let timeout = |stream| {
+        // Level ONE: one replica has answered, one was required, without the data.
+        let details = [&[0, 1][..], &int(1), &int(1), &[0]].concat();
+        let body = [&ErrorCode::READ_TIMEOUT.number().to_be_bytes()[..], &string("late"), &details].concat();
+        message(stream, Opcode::Error, &body)
+    };
+    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
+    run(async {
+        let hosts = [one.address().to_string(), two.address().to_string()];
+        let options = SessionOptions::new(hosts).version(Version::V4).request_timeout(PATIENCE);
+        let session = Session::new(options).expect("valid options");
+        let ids: Vec<_> = session.hosts().iter().map(|host| host.id).collect();
+        let options = RequestOptions { hosts: Some(&ids), ..RequestOptions::default() };
+        let answers = async {
+            answer(&one, Opcode::Query, 1, timeout).await;
+            answer(&one, Opcode::Query, 2, timeout).await;
+        };
+        let (result, ()) = smol::future::zip(session.request_with(&request, options), answers).await;
+        let error = result.expect_err("the second read is late as well");
+        assert!(matches!(&error, RequestError::Server(error) if error.code == ErrorCode::READ_TIMEOUT), "{error}");
+        assert_eq!(echoes(&two), 0);
+        session.close().await;
+    });
 }
 
 #[test]

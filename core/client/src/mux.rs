@@ -38,6 +38,7 @@ mod prepared;
 mod reply;
 mod request;
 mod request_all;
+mod retry;
 mod routing;
 mod speculation;
 mod status;
@@ -54,6 +55,7 @@ pub use poolhouse_core::mux::{
 pub use prepared::Statement;
 pub use reply::Reply;
 pub use request::RequestOptions;
+pub use retry::RetryPolicy;
 pub use routing::Routing;
 pub use speculation::Speculation;
 pub use status::{ClusterStatus, ConnectionStatus, HostStatus, NodeStatus};

@@ -14,8 +14,8 @@ use poolhouse_cql::{CqlEncodeError, CqlError, ErrorCode, Opcode};
 #[non_exhaustive]
 pub enum RequestError {
     /// No host took the request. Each host is listed with its reason, in the order of the attempts.
-    /// The request was not executed, unless it was [idempotent](super::RequestOptions::idempotent)
-    /// and one of the hosts [may have executed it](RequestError::may_have_executed).
+    /// The request was not executed, unless one of the hosts
+    /// [may have executed it](RequestError::may_have_executed).
     NoHost(Vec<Rejection>),
     /// The time limit of the request has passed.
     TimedOut {
@@ -81,7 +81,7 @@ pub enum RejectionReason {
         /// Whether bytes of the request were sent.
         sent: bool,
     },
-    /// The server answered that it cannot serve the request now.
+    /// The server answered with an error, after which the request was sent again.
     Refused(ErrorCode),
 }
 
@@ -195,13 +195,14 @@ impl core::error::Error for RequestError {
 }
 
 impl Rejection {
-    /// Whether the host's server may have executed the request. Such a request is idempotent.
+    /// Whether the host's server may have executed the request. Such a request is idempotent, or
+    /// reads.
     #[must_use]
     pub fn may_have_executed(&self) -> bool {
         match self.reason {
             RejectionReason::Pool(_) => false,
             RejectionReason::Lost { sent, .. } => sent,
-            RejectionReason::Refused(code) => code != ErrorCode::IS_BOOTSTRAPPING,
+            RejectionReason::Refused(code) => !matches!(code, ErrorCode::IS_BOOTSTRAPPING | ErrorCode::UNAVAILABLE),
         }
     }
 }

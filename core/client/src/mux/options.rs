@@ -1,5 +1,6 @@
 //! The options of a session.
 
+use super::RetryPolicy;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::{Error, OptionError};
@@ -114,6 +115,8 @@ pub struct SessionOptions {
     pub connect_timeout: Option<Duration>,
     /// Limit on the time of a request, including all waiting; `None` is no limit. Default 12 s.
     pub request_timeout: Option<Duration>,
+    /// Whether requests are sent again after errors of servers. Default [`RetryPolicy::Default`].
+    pub retry: RetryPolicy,
     /// Limit on the body of a received or sent envelope, in bytes. Default 256 MiB, the protocol's
     /// own limit.
     pub body_bytes_max: u32,
@@ -148,6 +151,7 @@ impl SessionOptions {
             credential: None,
             connect_timeout: Some(CONNECT_TIMEOUT_DEFAULT),
             request_timeout: Some(Duration::from_secs(12)),
+            retry: RetryPolicy::Default,
             body_bytes_max: Limits::DEFAULT.body_bytes_max,
             startup_options: Vec::new(),
             keyspace: None,
@@ -224,6 +228,12 @@ impl SessionOptions {
     #[must_use]
     pub fn request_timeout(self, limit: impl Into<Option<Duration>>) -> Self {
         Self { request_timeout: limit.into(), ..self }
+    }
+
+    /// Sets whether requests are sent again after errors of servers.
+    #[must_use]
+    pub fn retry(self, policy: RetryPolicy) -> Self {
+        Self { retry: policy, ..self }
     }
 
     /// Sets the keyspace of statements that name none.
@@ -356,6 +366,7 @@ impl fmt::Debug for SessionOptions {
             .field("credential", &self.credential)
             .field("connect_timeout", &self.connect_timeout)
             .field("request_timeout", &self.request_timeout)
+            .field("retry", &self.retry)
             .finish_non_exhaustive()
     }
 }

@@ -3,6 +3,7 @@
 use super::error::{Rejection, RejectionReason, RequestError, ServerError};
 use super::host::{Failure, Host, Message, Outcome};
 use super::plan::Plan;
+use super::retry::{RetryPolicy, is_retried_once, repeats_host};
 use super::routing::Routing;
 use super::{Reply, Session, Shared};
 use crate::{Platform, lock};
@@ -30,8 +31,11 @@ pub struct RequestOptions<'o> {
     /// that the flags imply. [`Flags::COMPRESSION`] is ignored: only the session sets it.
     pub flags: Flags,
     /// Whether executing the request twice is harmless. If so, it is sent to the next host when its
-    /// connection fails or the server is overloaded.
+    /// connection fails, and after more errors of servers: see [`RetryPolicy`].
     pub idempotent: bool,
+    /// Whether the request is sent again after an error of a server. `None`: the policy of the
+    /// session's options.
+    pub retry: Option<RetryPolicy>,
     /// The hosts to try, in this order; a host may be repeated, and other hosts are skipped.
     /// `None`: the local hosts in rotation, then the remote hosts.
     pub hosts: Option<&'o [MuxId]>,
@@ -56,7 +60,8 @@ impl<P: Platform> Session<P> {
     ///
     /// The pool of the next host in the query plan grants a stream id on its least busy connection,
     /// or queues the request for at most `pool_timeout`. If the host does not take the request, the
-    /// next host is asked. If no host takes it, the error contains the reason of each.
+    /// next host is asked. If no host takes it, the error contains the reason of each. After some
+    /// errors of servers, the request is sent again: see [`RetryPolicy`].
     ///
     /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.
     ///
@@ -118,12 +123,14 @@ pub(super) struct Terms<'a, P: Platform> {
     turn: usize,
     flags: Flags,
     idempotent: bool,
+    retry: RetryPolicy,
 }
 
 impl<'a, P: Platform> Terms<'a, P> {
-    pub(super) const fn new(shared: &'a Shared<P>, options: RequestOptions<'a>) -> Self {
-        let RequestOptions { timeout, flags, idempotent, hosts, routing } = options;
-        Self { shared, timeout, deadline: None, chosen: hosts, routing, turn: 0, flags, idempotent }
+    pub(super) fn new(shared: &'a Shared<P>, options: RequestOptions<'a>) -> Self {
+        let RequestOptions { timeout, flags, idempotent, retry, hosts, routing } = options;
+        let retry = retry.unwrap_or(shared.options.retry);
+        Self { shared, timeout, deadline: None, chosen: hosts, routing, turn: 0, flags, idempotent, retry }
     }
 
     pub(super) const fn message<'r>(&self, request: &'r Request<'r>) -> Message<'r> {
@@ -158,32 +165,42 @@ impl<'a, P: Platform> Terms<'a, P> {
         self.deadline.is_some_and(|at| at <= now)
     }
 
-    /// Returns the result of the request, or the reason to send it to the next host.
+    /// Returns the result of the request, or why it is sent again.
     #[inline]
     pub(super) fn judge(
         &self,
         host: &Host,
         tried: Option<&Tried<'_>>,
         outcome: Outcome,
-    ) -> ControlFlow<Result<Reply, RequestError>, RejectionReason> {
+    ) -> ControlFlow<Result<Reply, RequestError>, Again> {
         match outcome {
             Ok(reply) if reply.header.opcode != Opcode::Error => ControlFlow::Break(Ok(reply)),
-            Ok(reply) => self.judge_error(reply),
+            Ok(reply) => self.judge_error(tried, reply),
             Err(failure) => self.judge_failure(host, tried, failure),
         }
     }
 
     #[cold]
-    fn judge_error(&self, reply: Reply) -> ControlFlow<Result<Reply, RequestError>, RejectionReason> {
-        let (code, message) = match reply.response() {
-            Ok(Response::Error(failure)) => (failure.code, self.shared.options.shown(failure.message)),
+    fn judge_error(&self, tried: Option<&Tried<'_>>, reply: Reply) -> ControlFlow<Result<Reply, RequestError>, Again> {
+        let (code, message, is_sent_again) = match reply.response() {
+            Ok(Response::Error(failure)) => {
+                let has_retried = tried.is_some_and(Tried::has_retried);
+                let is_sent_again = self.retry.allows(&failure, self.idempotent, has_retried);
+                (failure.code, self.shared.options.shown(failure.message), is_sent_again)
+            }
             Ok(_) => return ControlFlow::Break(Ok(reply)),
             Err(error) => return ControlFlow::Break(Err(RequestError::Reply(error))),
         };
-        if code == ErrorCode::IS_BOOTSTRAPPING || self.idempotent && code == ErrorCode::OVERLOADED {
-            return ControlFlow::Continue(RejectionReason::Refused(code));
+        let reason = RejectionReason::Refused(code);
+        if is_sent_again && matches!(code, ErrorCode::IS_BOOTSTRAPPING | ErrorCode::OVERLOADED) {
+            return ControlFlow::Continue(Again { reason, error: None });
         }
-        ControlFlow::Break(Err(RequestError::Server(Box::new(ServerError { code, message, reply }))))
+        let error = Box::new(ServerError { code, message, reply });
+        if is_sent_again {
+            ControlFlow::Continue(Again { reason, error: Some(error) })
+        } else {
+            ControlFlow::Break(Err(RequestError::Server(error)))
+        }
     }
 
     #[cold]
@@ -192,11 +209,12 @@ impl<'a, P: Platform> Terms<'a, P> {
         host: &Host,
         tried: Option<&Tried<'_>>,
         failure: Failure,
-    ) -> ControlFlow<Result<Reply, RequestError>, RejectionReason> {
+    ) -> ControlFlow<Result<Reply, RequestError>, Again> {
+        let again = |reason| ControlFlow::Continue(Again { reason, error: None });
         let error = match failure {
-            Failure::Rejected(error) => return ControlFlow::Continue(RejectionReason::Pool(error)),
+            Failure::Rejected(error) => return again(RejectionReason::Pool(error)),
             Failure::Lost { cause, sent } if self.idempotent || !sent => {
-                return ControlFlow::Continue(RejectionReason::Lost { cause, sent });
+                return again(RejectionReason::Lost { cause, sent });
             }
             Failure::Lost { cause, .. } => match self.shared.check_open() {
                 Ok(()) => RequestError::Lost { address: host.address.clone(), cause },
@@ -208,7 +226,8 @@ impl<'a, P: Platform> Terms<'a, P> {
         ControlFlow::Break(Err(error))
     }
 
-    /// Records why a host did not take the request, and returns the next host and the time.
+    /// Records why a host did not take the request, and returns the host that has it next and the
+    /// time.
     ///
     /// - `spread`: is added to the number of the plan, to send the requests of a batch to different
     ///   hosts.
@@ -216,10 +235,11 @@ impl<'a, P: Platform> Terms<'a, P> {
     pub(super) fn pass_on(
         &self,
         tried: &mut Option<Box<Tried<'a>>>,
-        host: &Host,
+        host: &Arc<Host>,
         spread: usize,
-        reason: RejectionReason,
+        again: Again,
     ) -> Result<(Arc<Host>, Instant), RequestError> {
+        let Again { reason, error } = again;
         let shared = self.shared;
         shared.check_open()?;
         let now = shared.now();
@@ -238,13 +258,26 @@ impl<'a, P: Platform> Terms<'a, P> {
         if self.is_over(now) {
             return Err(timed_out(&host.address, rejections.iter().any(Rejection::may_have_executed)));
         }
+        if matches!(reason, RejectionReason::Refused(code) if repeats_host(code)) {
+            return Ok((Arc::clone(host), now));
+        }
         let mut next = plan.next().cloned();
         // The hosts may have been replaced while removed ones were tried.
         if next.is_none() && plan.renew(shared.hosts(), rejections) {
             next = plan.next().cloned();
         }
-        next.map(|next| (next, now)).ok_or_else(|| RequestError::NoHost(core::mem::take(rejections)))
+        next.map(|next| (next, now)).ok_or_else(|| match error {
+            Some(error) => RequestError::Server(error),
+            None => RequestError::NoHost(core::mem::take(rejections)),
+        })
     }
+}
+
+/// Why a request is sent again.
+pub(super) struct Again {
+    reason: RejectionReason,
+    /// The result if no host is left.
+    error: Option<Box<ServerError>>,
 }
 
 /// The hosts that did not take a request, and the plan for the others.
@@ -256,6 +289,12 @@ pub(super) struct Tried<'o> {
 impl Tried<'_> {
     fn may_have_executed(&self) -> bool {
         self.rejections.iter().any(Rejection::may_have_executed)
+    }
+
+    /// Whether the request was sent again after an error for which it is only once.
+    fn has_retried(&self) -> bool {
+        let mut reasons = self.rejections.iter().map(|one| one.reason);
+        reasons.any(|reason| matches!(reason, RejectionReason::Refused(code) if is_retried_once(code)))
     }
 }
 
@@ -297,7 +336,7 @@ struct Flight<'a, P: Platform, R> {
 }
 
 impl<'a, P: Platform, R> Flight<'a, P, R> {
-    const fn new(shared: &'a Shared<P>, request: R, options: RequestOptions<'a>) -> Self {
+    fn new(shared: &'a Shared<P>, request: R, options: RequestOptions<'a>) -> Self {
         let terms = Terms::new(shared, options);
         Self { terms, request, host: None, slot: None, tried: None, has_ended: false }
     }
@@ -350,11 +389,11 @@ impl<'a, P: Platform, R: Borrow<Request<'a>>> Flight<'a, P, R> {
         };
         loop {
             let Self { terms, host: Some(host), tried, .. } = &mut *self else { return Poll::Pending };
-            let reason = match terms.judge(host, tried.as_deref(), outcome) {
+            let again = match terms.judge(host, tried.as_deref(), outcome) {
                 ControlFlow::Break(result) => return Poll::Ready(result),
-                ControlFlow::Continue(reason) => reason,
+                ControlFlow::Continue(again) => again,
             };
-            let (next, now) = terms.pass_on(tried, host, 0, reason)?;
+            let (next, now) = terms.pass_on(tried, host, 0, again)?;
             self.host = Some(next);
             outcome = ready!(self.begin(now, waker));
         }

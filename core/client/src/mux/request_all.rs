@@ -107,7 +107,7 @@ struct RequestAll<'a, P: Platform> {
     outcomes: Vec<(usize, Outcome)>,
 }
 
-/// A request that goes to another host: the host, and the index of the request.
+/// A request that is sent again: the host, and the index of the request.
 type Next = (Arc<Host>, usize);
 
 impl<P: Platform> RequestAll<'_, P> {
@@ -168,7 +168,7 @@ impl<P: Platform> RequestAll<'_, P> {
         }
     }
 
-    /// Takes the outcomes of the requests at a host. Requests that go to another host are added to
+    /// Takes the outcomes of the requests at a host. Requests that are sent again are added to
     /// `refused`.
     fn take_outcomes(&mut self, place: usize, waker: &Waker, refused: &mut Vec<Next>) {
         let Some((host, batch)) = self.batches.get(place).map(|(host, batch)| (Arc::clone(host), *batch)) else {
@@ -181,9 +181,9 @@ impl<P: Platform> RequestAll<'_, P> {
                 let tried = self.tried.get(&index).map(Box::as_ref);
                 match self.terms.judge(&host, tried, outcome) {
                     ControlFlow::Break(result) => self.finish(index, result),
-                    ControlFlow::Continue(reason) => {
+                    ControlFlow::Continue(again) => {
                         let mut tried = self.tried.remove(&index);
-                        match self.terms.pass_on(&mut tried, &host, index, reason) {
+                        match self.terms.pass_on(&mut tried, &host, index, again) {
                             Ok((next, _)) => {
                                 refused.push((next, index));
                                 self.tried.extend(tried.map(|tried| (index, tried)));
