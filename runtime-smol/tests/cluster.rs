@@ -718,6 +718,59 @@ fn read_without_data_is_repeated_once_by_the_same_host() {
     });
 }
 
+/// The answer to a query for versions of the schema: of the local node, or of the peers with these
+/// last bytes of their addresses.
+fn schema_versions(stream: i16, rows: &[(Option<u8>, Option<&[u8]>)]) -> Vec<u8> {
+    let mut columns = vec![("peer", 16), ("rpc_address", 16), ("schema_version", 12)];
+    if let [(None, _)] = rows {
+        columns.drain(..2);
+    }
+    let mut body = [int(2), int(1), int(columns.len())].concat();
+    body.extend([string("system"), string("nodes")].concat());
+    body.extend(columns.iter().flat_map(|(name, kind)| [string(name), vec![0, *kind]].concat()));
+    body.extend(int(rows.len()));
+    for (peer, version) in rows {
+        if let Some(last) = peer {
+            body.extend([bytes(Some(&[127, 0, 0, *last])), bytes(Some(&[0, 0, 0, 0]))].concat());
+        }
+        body.extend(bytes(*version));
+    }
+    message(stream, Opcode::Result, &body)
+}
+
+#[test]
+fn schema_agreement_is_waited_for() {
+    const OLD: Option<&[u8]> = Some(&[1; 16]);
+    const NEW: Option<&[u8]> = Some(&[2; 16]);
+    let one = server();
+    one.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT schema_version"));
+    one.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT peer"));
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
+        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+        let mut asked = 0;
+        let mut agreed = async |limit, answers: &[&[_]]| {
+            let answers = async {
+                for peers in answers {
+                    answer(&one, Opcode::Query, asked + 1, |stream| schema_versions(stream, &[(None, NEW)])).await;
+                    answer(&one, Opcode::Query, asked + 2, |stream| schema_versions(stream, peers)).await;
+                    asked += 2;
+                }
+            };
+            let (agreed, ()) = smol::future::zip(session.schema_agreement(limit), answers).await;
+            agreed.expect("well-formed answers")
+        };
+        assert!(agreed(PATIENCE, &[&[(Some(2), OLD)], &[(Some(2), NEW), (Some(3), OLD)], &[(Some(2), NEW)]]).await);
+        // A node that is still starting has no version.
+        assert!(agreed(PATIENCE, &[&[(Some(2), None)]]).await);
+        assert!(!agreed(Duration::from_millis(150), &[&[(Some(2), OLD)]]).await);
+        let answers = answer(&one, Opcode::Query, asked + 1, |stream| message(stream, Opcode::Result, &int(1)));
+        let (error, ()) = smol::future::zip(session.schema_agreement(PATIENCE), answers).await;
+        assert!(matches!(error, Err(RequestError::Unexpected(Opcode::Result))), "{error:?}");
+        session.close().await;
+    });
+}
+
 #[test]
 fn pages_end_although_the_server_repeats_a_position() {
     let one = server();

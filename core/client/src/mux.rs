@@ -40,6 +40,7 @@ mod request;
 mod request_all;
 mod retry;
 mod routing;
+mod schema;
 mod speculation;
 mod status;
 #[cfg(test)]

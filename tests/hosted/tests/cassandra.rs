@@ -14,7 +14,7 @@ use poolhouse_smol::mux::cql::{
     Compression, Consistency, ErrorCode, Flags, OutcomeKind, Parameters, Request, Response, Value, Version,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, HostOptions, MuxEvent, MuxId, MuxOptions, Paged, Reply, RequestError, RequestOptions, Session,
+    ClusterEvent, HostOptions, MuxEvent, MuxOptions, Paged, Reply, RequestError, RequestOptions, Session,
     SessionOptions,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
@@ -489,18 +489,6 @@ async fn traced_reads(session: &Session, ids: core::ops::Range<i32>, is_routed: 
     traces
 }
 
-/// Waits until a host has a table.
-async fn has_table(session: &Session, name: &str, hosts: &[MuxId]) {
-    let text = format!("SELECT what FROM shop.{name}");
-    let request = Request::Query { text: &text, parameters: plain() };
-    let options = RequestOptions { hosts: Some(hosts), ..RequestOptions::default() };
-    let begun = Instant::now();
-    while let Err(error) = session.request_with(&request, options).await {
-        assert!(begun.elapsed() < PATIENCE, "{error}");
-        smol::Timer::after(Duration::from_millis(10)).await;
-    }
-}
-
 fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
     let first = Cassandra::start(CassandraOptions::default())?;
     let join =
@@ -536,10 +524,12 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
         })
         .await;
         let routed = status.routed_keyspaces;
-        // One node changes the schema, which the others learn from it.
         create_table(&self::session(&first), "routed").await;
+        assert!(session.schema_agreement(PATIENCE).await.expect("all nodes are available"));
         for host in session.hosts() {
-            has_table(&session, "routed", &[host.id]).await;
+            let request = Request::Query { text: "SELECT what FROM shop.routed", parameters: plain() };
+            let options = RequestOptions { hosts: Some(&[host.id]), ..RequestOptions::default() };
+            session.request_with(&request, options).await.expect("each node has the table");
         }
         eventually("the keyspace is known", || {
             session.cluster().is_some_and(|status| status.routed_keyspaces == routed + 1)
