@@ -2,8 +2,13 @@
 //!
 //! Read first: Native Protocol, "RESULT", "Rows", "Prepared"; "Data Type Serialization Formats".
 
+#[cfg(feature = "serde")]
+mod deserialize;
 #[cfg(test)]
 mod tests;
+
+#[cfg(feature = "serde")]
+pub use deserialize::RowError;
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -5,8 +5,9 @@
 
 extern crate alloc;
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
 use futures_lite::future::poll_fn;
@@ -23,6 +24,7 @@ use poolhouse_tests::cassandra::{self, Cassandra, CassandraOptions};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use poolhouse_tests::suite::{Suite, as_one};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
+use serde::Deserialize;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
             .case("large_values_are_stored_and_read", || on_node(large_values_are_stored_and_read))
             .case("result_is_read_in_pages", || on_node(result_is_read_in_pages))
             .case("prepared_statement_is_executed", || on_node(prepared_statement_is_executed))
+            .case("rows_are_values_of_a_type", || on_node(rows_are_values_of_a_type))
             .case("batch_is_applied", || on_node(batch_is_applied))
             .case("connection_has_32768_requests_in_flight", || on_node(connection_has_32768_requests_in_flight))
             .case("errors_of_the_server_have_code_and_text", || on_node(errors_of_the_server_have_code_and_text))
@@ -239,6 +242,65 @@ async fn prepared_statement_is_executed(node: &mut Cassandra) {
     let error = session.request(&Request::Execute(&body)).await.expect_err("the id is unknown");
     let RequestError::Server(error) = error else { panic!("{error:?}") };
     assert_eq!(error.code, ErrorCode::UNPREPARED);
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+struct Address {
+    city: String,
+    zip: Option<i32>,
+}
+
+/// A row with a column of each kind that is no number.
+#[derive(Debug, PartialEq, Deserialize)]
+struct Typed {
+    id: i32,
+    key: String,
+    at: i64,
+    day: i32,
+    from: IpAddr,
+    large: i128,
+    data: Vec<u8>,
+    tags: BTreeSet<String>,
+    counts: BTreeMap<String, i16>,
+    pair: (i8, Option<bool>),
+    address: Address,
+    addresses: Vec<Address>,
+    none: Option<f64>,
+}
+
+async fn rows_are_values_of_a_type(node: &mut Cassandra) {
+    let session = session(node);
+    create_table(&session, "typed").await;
+    execute(&session, "CREATE TYPE IF NOT EXISTS shop.address (city text, zip int)").await;
+    let columns = "key uuid, at timestamp, day date, from_ inet, large varint, data blob, tags set<text>, \
+        counts map<text, smallint>, pair tuple<tinyint, boolean>, address frozen<address>, \
+        addresses list<frozen<address>>, none double";
+    execute(&session, &format!("ALTER TABLE shop.typed ADD ({columns})")).await;
+    let values = "1, 123e4567-e89b-12d3-a456-426614174000, 1500, '1970-01-03', '10.0.0.1', 18446744073709551616, \
+        0x0102, {'b', 'a'}, {'x': -7}, (5, true), {city: 'Rome', zip: 184}, [{city: 'Oslo'}]";
+    let names = "id, key, at, day, from_, large, data, tags, counts, pair, address, addresses";
+    execute(&session, &format!("INSERT INTO shop.typed ({names}) VALUES ({values})")).await;
+    let text = "SELECT id, key, at, day, from_ AS \"from\", large, data, tags, counts, pair, address, addresses, none \
+        FROM shop.typed";
+    let reply = session.query(text, Consistency::One).await.expect("the row is read");
+    let expected = Typed {
+        id: 1,
+        key: "123e4567-e89b-12d3-a456-426614174000".into(),
+        at: 1500,
+        day: 2,
+        from: [10, 0, 0, 1].into(),
+        large: 1 << 64,
+        data: vec![1, 2],
+        tags: ["a".into(), "b".into()].into(),
+        counts: [("x".into(), -7)].into(),
+        pair: (5, Some(true)),
+        address: Address { city: "Rome".into(), zip: Some(184) },
+        addresses: vec![Address { city: "Oslo".into(), zip: None }],
+        none: None,
+    };
+    assert_eq!(reply.rows_as::<Typed>().expect("a row of this type"), [expected]);
+    let error = reply.rows_as::<(String,)>().expect_err("a number");
+    assert_eq!(error.to_string(), "column id: an integer, expected a string");
 }
 
 async fn batch_is_applied(node: &mut Cassandra) {

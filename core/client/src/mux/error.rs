@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxId};
-use poolhouse_cql::{CqlEncodeError, CqlError, ErrorCode, Opcode};
+use poolhouse_cql::{CqlEncodeError, CqlError, ErrorCode, Opcode, RowError};
 
 /// Why a request failed.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub enum RequestError {
     Server(Box<ServerError>),
     /// The server's answer is malformed.
     Reply(CqlError),
+    /// A row of the server's answer is no value of the wanted type.
+    Row(Box<RowError>),
     /// The server's answer is of another kind than the request requires.
     Unexpected(Opcode),
     /// The position after a page is that before it, so the stream of pages would have no end.
@@ -113,6 +115,7 @@ impl RequestError {
             Self::Lost { .. }
             | Self::Server(_)
             | Self::Reply(_)
+            | Self::Row(_)
             | Self::Unexpected(_)
             | Self::RepeatedPage
             | Self::Encode(_)
@@ -132,6 +135,7 @@ impl RequestError {
             Self::Lost { .. }
             | Self::Server(_)
             | Self::Reply(_)
+            | Self::Row(_)
             | Self::Unexpected(_)
             | Self::RepeatedPage
             | Self::Closed
@@ -156,6 +160,7 @@ impl fmt::Display for RequestError {
             Self::Lost { address, cause } => write!(f, "the connection to {address} failed: {cause}"),
             Self::Server(error) => error.fmt(f),
             Self::Reply(error) => write!(f, "malformed response: {error}"),
+            Self::Row(error) => error.fmt(f),
             Self::Unexpected(opcode) => write!(f, "{opcode} is no answer to the request"),
             Self::RepeatedPage => f.write_str("the position after the page is that before it"),
             Self::Encode(error) => write!(f, "the request cannot be encoded: {error}"),
@@ -172,8 +177,9 @@ impl fmt::Display for RequestError {
 impl core::error::Error for RequestError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // This variant adds no text to its error, so it is no link of the chain.
+            // These variants add no text to their errors, so they are no links of the chain.
             Self::Server(error) => error.source(),
+            Self::Row(error) => error.source(),
             Self::Reply(error) => Some(error),
             Self::Encode(error) => Some(error),
             Self::Lost { cause, .. } => Some(cause),

@@ -1,11 +1,14 @@
 //! Answers to requests.
 
+use super::RequestError;
+use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 use poolhouse_core::mux::MuxId;
-use poolhouse_cql::{CqlError, Envelope, Header, Response};
+use poolhouse_cql::{CqlError, Envelope, Header, Response, Rows};
+use serde::Deserialize;
 
 /// The maximum length in bytes of a body that shares a buffer.
 const SHARED_BYTES_MAX: usize = 512;
@@ -69,6 +72,44 @@ impl Reply {
     /// Those of [`Envelope::response`]: the body is malformed.
     pub fn response(&self) -> Result<Response<'_>, CqlError> {
         self.envelope().response()
+    }
+
+    /// Decodes the rows of a result.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Reply`]: the body is malformed. [`RequestError::Unexpected`]: the answer has no
+    /// rows.
+    pub fn rows(&self) -> Result<Rows<'_>, RequestError> {
+        let unexpected = RequestError::Unexpected(self.header.opcode);
+        let response = self.response().map_err(RequestError::Reply)?;
+        let Response::Result(outcome) = response else { return Err(unexpected) };
+        outcome.rows().map_err(RequestError::Reply)?.ok_or(unexpected)
+    }
+
+    /// Decodes the rows of a result as values of a type: see [`Rows::deserialize`].
+    ///
+    /// ```
+    /// use poolhouse_client::Platform;
+    /// use poolhouse_client::mux::{RequestError, Session};
+    /// use poolhouse_cql::Consistency;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Order {
+    ///     id: i32,
+    ///     note: Option<String>,
+    /// }
+    ///
+    /// async fn orders<P: Platform>(session: &Session<P>) -> Result<Vec<Order>, RequestError> {
+    ///     session.query("SELECT id, note FROM shop.orders", Consistency::LocalOne).await?.rows_as()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Reply::rows`]; [`RequestError::Row`] names the column of the first row that is no `T`.
+    pub fn rows_as<'a, T: Deserialize<'a>>(&'a self) -> Result<Vec<T>, RequestError> {
+        self.rows()?.deserialize().collect::<Result<_, _>>().map_err(|error| RequestError::Row(Box::new(error)))
     }
 
     /// Returns the body, with the fields before the message that its flags imply: see

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use poolhouse_core::mux::MuxId;
-use poolhouse_cql::{Consistency, Parameters, Request, Response, Rows, read_inet};
+use poolhouse_cql::{Consistency, Parameters, Request, read_inet};
 use poolhouse_driver::BaseRuntime as _;
 
 /// The pause between two readings.
@@ -74,11 +74,11 @@ impl<P: Platform> Session<P> {
         let select = |text| Request::Query { text, parameters: Parameters::new(Consistency::One) };
         let reply = self.request_with(&select(LOCAL), options).await?;
         let mut versions = BTreeSet::new();
-        versions.extend(rows_of(&reply)?.flatten().flatten().map(<[u8]>::to_vec));
+        versions.extend(reply.rows()?.flatten().flatten().map(<[u8]>::to_vec));
         // Its table lists all other nodes.
         let host: [MuxId; 1] = [reply.host()];
         let reply = self.request_with(&select(PEERS), RequestOptions { hosts: Some(&host), ..options }).await?;
-        for mut cells in rows_of(&reply)? {
+        for mut cells in reply.rows()? {
             let mut address = || cells.next().flatten().and_then(read_inet);
             let (peer, rpc_address) = (address(), address());
             let node = rpc_address.filter(|address| !address.is_unspecified()).or(peer);
@@ -93,16 +93,5 @@ impl<P: Platform> Session<P> {
     fn counts(&self, node: Option<IpAddr>) -> bool {
         let Some(discovery) = &self.inner.shared.discovery else { return true };
         lock(discovery).is_up(node)
-    }
-}
-
-fn rows_of(reply: &super::Reply) -> Result<Rows<'_>, RequestError> {
-    match reply.response() {
-        Ok(Response::Result(outcome)) => {
-            let rows = outcome.rows().map_err(RequestError::Reply)?;
-            rows.ok_or(RequestError::Unexpected(reply.header.opcode))
-        }
-        Ok(_) => Err(RequestError::Unexpected(reply.header.opcode)),
-        Err(error) => Err(RequestError::Reply(error)),
     }
 }
