@@ -13,6 +13,7 @@ struct Counting;
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+static PEAK_BYTES: AtomicI64 = AtomicI64::new(0);
 
 /// The memory operations of all threads during a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -21,16 +22,20 @@ pub(crate) struct Counted {
     pub(crate) allocations: u64,
     /// Change of the number of allocated bytes.
     pub(crate) bytes: i64,
+    /// The most allocated bytes, beyond those at the start.
+    pub(crate) peak_bytes: i64,
 }
 
 /// Runs a closure and counts memory operations meanwhile.
 pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, Counted) {
     let (asked, live) = (ASKED.load(Ordering::Relaxed), LIVE_BYTES.load(Ordering::Relaxed));
+    PEAK_BYTES.store(live, Ordering::Relaxed);
     COUNTS.store(true, Ordering::SeqCst);
     let result = work();
     COUNTS.store(false, Ordering::SeqCst);
     let allocations = ASKED.load(Ordering::Relaxed) - asked;
-    (result, Counted { allocations, bytes: LIVE_BYTES.load(Ordering::Relaxed) - live })
+    let [bytes, peak_bytes] = [&LIVE_BYTES, &PEAK_BYTES].map(|count| count.load(Ordering::Relaxed) - live);
+    (result, Counted { allocations, bytes, peak_bytes })
 }
 
 fn note(calls: u64, taken: usize, given: usize) {
@@ -38,7 +43,8 @@ fn note(calls: u64, taken: usize, given: usize) {
         ASKED.fetch_add(calls, Ordering::Relaxed);
         // A block is smaller than half of the address space.
         let change = taken as i64 - given as i64;
-        LIVE_BYTES.fetch_add(change, Ordering::Relaxed);
+        let live = LIVE_BYTES.fetch_add(change, Ordering::Relaxed) + change;
+        PEAK_BYTES.fetch_max(live, Ordering::Relaxed);
     }
 }
 

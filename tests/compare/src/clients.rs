@@ -22,7 +22,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("clients");
     for threads in [1, 2] {
-        section.append(worker("clients", threads, Some(&server), settings));
+        section.append(worker("clients", threads, Some(server.address), settings));
     }
     section.note("The floor is one socket for each task if there are enough sockets; otherwise tasks share sockets through a channel.");
     section.note("libmongoc runs each task on a separate thread, regardless of the number of threads of the others.");

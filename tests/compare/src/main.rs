@@ -8,6 +8,7 @@ extern crate alloc;
 mod allocator;
 mod callgrind;
 mod clients;
+mod cursors;
 mod measure;
 mod mux;
 mod platform;
@@ -37,9 +38,10 @@ struct Entry {
 }
 
 /// The sections, in the order of the report.
-const ENTRIES: [Entry; 5] = [
+const ENTRIES: [Entry; 6] = [
     Entry { name: "pools", run: pools::run, part: pools::part, instructions: Some(pools::instructions) },
     Entry { name: "clients", run: clients::run, part: clients::part, instructions: Some(clients::instructions) },
+    Entry { name: "cursors", run: cursors::run, part: cursors::part, instructions: None },
     Entry { name: "mux", run: mux::run, part: mux::part, instructions: None },
     Entry { name: "tail", run: tail::run, part: tail::part, instructions: None },
     Entry { name: "scale", run: scale::run, part: scale::part, instructions: None },

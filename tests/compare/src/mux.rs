@@ -19,7 +19,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Cql);
     let mut section = Section::new("mux");
     for threads in [1, 2] {
-        section.append(worker("mux", threads, Some(&server), settings));
+        section.append(worker("mux", threads, Some(server.address), settings));
     }
     section.note("The floor is one task that sends requests for all free ids by one write; the others have one task for each request in flight.");
     section

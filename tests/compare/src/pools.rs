@@ -34,9 +34,9 @@ const CONNECTIONS: u32 = 10;
 pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("pools");
-    section.append(worker("pools-uncontended", 1, Some(&server), settings));
+    section.append(worker("pools-uncontended", 1, Some(server.address), settings));
     for threads in [1, 2, 4, 16, 64] {
-        section.append(worker("pools-contended", threads, Some(&server), settings));
+        section.append(worker("pools-contended", threads, Some(server.address), settings));
     }
     section.append(worker("pools-memory", 1, None, settings));
     section.note(

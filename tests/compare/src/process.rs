@@ -4,10 +4,17 @@
 use crate::report::Section;
 use crate::settings::Settings;
 use core::net::SocketAddr;
+use core::time::Duration;
 use poolhouse_fake::cql::{CqlServer, CqlServerOptions};
 use poolhouse_fake::mongo::{FakeOptions, FakeServer};
 use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// How long a real server may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A command that runs this program with other arguments.
 fn this() -> Command {
@@ -55,6 +62,50 @@ impl Drop for Server {
     }
 }
 
+/// A real MongoDB server on loopback with an empty folder. Both end with this value.
+#[derive(Debug)]
+pub(crate) struct Mongod {
+    child: Child,
+    folder: PathBuf,
+    pub(crate) address: SocketAddr,
+}
+
+impl Mongod {
+    /// Starts the program that `MONGOD` names. The error is the reason why there is none.
+    pub(crate) fn start() -> Result<Self, String> {
+        let program = std::env::var_os("MONGOD").ok_or("MONGOD does not name a server: see tests/scripts/mongod")?;
+        let reserved = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let address = reserved.local_addr().map_err(|error| error.to_string())?;
+        drop(reserved);
+        let folder = std::env::temp_dir().join(format!("poolhouse-compare-{}", address.port()));
+        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.arg("--dbpath").arg(&folder).args(["--bind_ip", "127.0.0.1", "--port", &address.port().to_string()]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map_err(|error| error.to_string())?;
+        let mut server = Self { child, folder, address };
+        let until = Instant::now() + START_TIMEOUT;
+        while TcpStream::connect(address).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(format!("mongod ended at its start: {status}"));
+            }
+            if Instant::now() > until {
+                return Err(format!("mongod does not listen after {START_TIMEOUT:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Mongod {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already, or that the folder is gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
 /// The main function of a server process.
 pub(crate) fn serve(name: &str) {
     let until_the_end = || {
@@ -81,10 +132,10 @@ pub(crate) fn serve(name: &str) {
 
 /// Runs a part of a section in a separate process, with this number of threads for smol and for
 /// tokio.
-pub(crate) fn worker(part: &str, threads: usize, server: Option<&Server>, settings: &Settings) -> Section {
+pub(crate) fn worker(part: &str, threads: usize, server: Option<SocketAddr>, settings: &Settings) -> Section {
     let mut command = this();
     command.args(["worker", part, &threads.to_string()]);
-    command.args(server.map(|server| server.address.to_string()));
+    command.args(server.map(|server| server.to_string()));
     command.args(settings.quick.then_some("--quick"));
     command.env("SMOL_THREADS", threads.to_string()).stderr(Stdio::inherit());
     let output = command.output().expect("this program runs");

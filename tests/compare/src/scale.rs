@@ -22,7 +22,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
     let mut section = Section::new("scale");
     section.append(worker("scale-waiters", 1, None, settings));
     section.append(worker("scale-servers", 1, None, settings));
-    section.append(worker("scale-connections", 1, Some(&server), settings));
+    section.append(worker("scale-connections", 1, Some(server.address), settings));
     section
 }
 

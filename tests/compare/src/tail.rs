@@ -48,7 +48,7 @@ impl LastOf {
 /// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let server = Server::start(Kind::Mongo);
-    worker("tail", 1, Some(&server), settings)
+    worker("tail", 1, Some(server.address), settings)
 }
 
 /// Runs a part of the section in a separate process.
