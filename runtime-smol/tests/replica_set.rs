@@ -20,4 +20,5 @@ mod replica_set {
     mod sharded;
     mod support;
     mod transactions;
+    mod unacknowledged;
 }

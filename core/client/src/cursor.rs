@@ -25,6 +25,7 @@ use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, Runtime, overload_pause, yield_now};
 use poolhouse_wire::EncodeError;
 use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument, RawValue};
+use poolhouse_wire::command::CommandShape;
 use serde::de::DeserializeOwned;
 
 /// How long the client waits in the background until the server has closed a cursor.
@@ -86,8 +87,9 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// As [`Client::run_command`]; [`Error::Cursor`] if the reply is no cursor or belongs to another
-    /// database. The server's cursor is closed then.
+    /// As [`Client::run_command`]; [`Error::Cursor`] if the command has the write concern `w: 0`, and
+    /// nothing is sent; and if the reply is no cursor or belongs to another database. The server's
+    /// cursor is closed then.
     ///
     /// Source: Run Command, "Cursor related commands"; Load Balancers, "Behaviour With Cursors".
     pub async fn run_cursor_command<T>(
@@ -118,6 +120,10 @@ impl<P: Platform> Client<P> {
     ) -> Result<Batches<P>, Error> {
         let timeout = options.timeout.or(self.options().timeout);
         let command = connection::encoded(&command)?;
+        let shape = CommandShape::parse(connection::checked(&command)?);
+        if !shape.map_err(|error| Error::Bson(error.to_string()))?.is_acknowledged {
+            return Err(Error::Cursor("a command without acknowledgement (w: 0) has no cursor"));
+        }
         let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             begin(self, guard, session, database, timeout).await
         };
