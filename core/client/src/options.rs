@@ -7,6 +7,7 @@ mod read_preference;
 mod tests;
 mod validate;
 
+pub(super) use metadata::Metadata;
 pub use read_preference::OwnedReadPreference;
 pub(super) use read_preference::tag_sets;
 
