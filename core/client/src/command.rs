@@ -189,19 +189,21 @@ impl<P: Platform> Client<P> {
             session.keep(self, guard);
             value
         };
-        self.run_then(session, database, command, options, true, finish).await
+        let deadline = self.deadline(options.timeout.or(self.options().timeout));
+        self.run_then(session, database, command, options, (deadline, true), finish).await
     }
 
     /// Runs a command in a session, and calls `finish` with the connection that has its reply.
     ///
-    /// - `is_timed`: whether a time limit is sent to the server.
+    /// - `deadline`: by the timeout of the options, or that of the client.
+    /// - `is_timed`: whether the time limit is sent to the server.
     pub(super) async fn run_then<T>(
         &self,
         session: &mut SessionState<P>,
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
-        is_timed: bool,
+        (mut deadline, is_timed): (Option<Instant>, bool),
         finish: impl AsyncFnOnce(Guard<'_, Net<P>>, &mut SessionState<P>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Checked first, so an invalid command fails before a server is selected.
@@ -218,7 +220,6 @@ impl<P: Platform> Client<P> {
             Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
             None => options.read_preference,
         };
-        let mut deadline = self.deadline(options.timeout.or(self.options().timeout));
         if let Some(own) = &mut session.own {
             own.check(&shape, read_preference)?;
             let limit = session.transaction_deadline();

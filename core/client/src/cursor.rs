@@ -8,7 +8,7 @@ mod options;
 mod reply;
 mod session_cursor;
 
-pub use options::CursorOptions;
+pub use options::{CursorOptions, TimeoutMode};
 pub use session_cursor::SessionCursor;
 
 use super::connection;
@@ -18,7 +18,7 @@ use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
-use batches::{Batches, Origin};
+use batches::{Batches, Limit, Origin};
 use core::fmt;
 use core::future::poll_fn;
 use core::marker::PhantomData;
@@ -35,9 +35,9 @@ impl<P: Platform> Client<P> {
     /// Runs a command that replies with a cursor, such as `find`, `aggregate`, `listCollections` or
     /// `listIndexes`, and returns the cursor.
     ///
-    /// - `options`: of the command. Its timeout, or that of the client, also applies to each further
-    ///   batch.
-    /// - `cursor_options`: of the commands for further batches.
+    /// - `options`: of the command. Its timeout, or that of the client, applies to the command and to
+    ///   each further batch, or to all of them together: see [`CursorOptions::timeout_mode`].
+    /// - `cursor_options`: of the commands for further batches, and `timeout_mode`.
     ///
     /// Cost: five allocations for the cursor and its first batch, and two for each further batch.
     /// A cursor holds one batch, and another one while it is received. Behind a load balancer, a
@@ -45,11 +45,13 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// As [`Client::run_command`]; [`Error::Cursor`] if the command has the write concern `w: 0`, and
-    /// nothing is sent; and if the reply is no cursor or belongs to another database. The server's
-    /// cursor is closed then.
+    /// As [`Client::run_command`]; [`Error::Cursor`] if the command has the write concern `w: 0`, or
+    /// the options contradict each other or the command ([`CursorOptions::timeout_mode`],
+    /// [`CursorOptions::max_await_time`]), and nothing is sent; and if the reply is no cursor or belongs
+    /// to another database. The server's cursor is closed then.
     ///
-    /// Source: Run Command, "Cursor related commands"; Load Balancers, "Behaviour With Cursors".
+    /// Source: Run Command, "Cursor related commands"; Load Balancers, "Behaviour With Cursors"; Client
+    /// Side Operations Timeout, "Cursors".
     pub async fn run_cursor_command<T>(
         &self,
         database: &str,
@@ -78,15 +80,21 @@ impl<P: Platform> Client<P> {
     ) -> Result<Batches<P>, Error> {
         let timeout = options.timeout.or(self.options().timeout);
         let command = connection::encoded(&command)?;
-        let shape = CommandShape::parse(connection::checked(&command)?);
-        if !shape.map_err(|error| Error::Bson(error.to_string()))?.is_acknowledged {
+        let checked = connection::checked(&command)?;
+        let shape = CommandShape::parse(checked).map_err(|error| Error::Bson(error.to_string()))?;
+        if !shape.is_acknowledged {
             return Err(Error::Cursor("a command without acknowledgement (w: 0) has no cursor"));
         }
+        cursor_options.check(checked, timeout)?;
+        let deadline = self.deadline(timeout);
+        let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline);
+        // The server would apply the limit of an iteration to all batches.
+        let is_timed = matches!(limit, Limit::Lifetime { .. });
         let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             begin(self, guard, session, database, timeout).await
         };
         let First { server, namespace, id, reply, rest, connection } =
-            self.run_then(session, database, &command, options, false, begin).await?;
+            self.run_then(session, database, &command, options, (deadline, is_timed), begin).await?;
         let is_pinned = connection.is_some();
         let (client, database) = (self.clone(), database.to_owned());
         Ok(Batches {
@@ -97,7 +105,7 @@ impl<P: Platform> Client<P> {
             session: SessionState::default(),
             connection,
             options: cursor_options,
-            timeout,
+            limit,
             fetch: None,
         })
     }

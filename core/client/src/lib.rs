@@ -52,7 +52,7 @@ pub mod tls;
 mod transaction;
 
 pub use connection::Connection;
-pub use cursor::{Cursor, CursorOptions, SessionCursor};
+pub use cursor::{Cursor, CursorOptions, SessionCursor, TimeoutMode};
 pub use database::Database;
 pub use error::{CommandError, Error, OptionError, SetupError, TransactionError, WriteError};
 pub use events::Events;

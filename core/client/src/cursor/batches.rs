@@ -2,8 +2,8 @@
 //!
 //! Read first: Find, getMore and killCursors commands, "getMore", "killCursors".
 
-use super::CursorOptions;
 use super::reply::{Batch, collection, is_gone, kill_command};
+use super::{CursorOptions, TimeoutMode};
 use crate::connection::{self, reply_of};
 use crate::session::SessionState;
 use crate::transaction::PinnedConnection;
@@ -18,7 +18,7 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::Pinned;
-use poolhouse_driver::{BaseRuntime as _, Runtime, overload_pause};
+use poolhouse_driver::{BaseRuntime as _, OperationError, Runtime, overload_pause};
 use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument};
 
 /// How long the client waits in the background until the server has closed a cursor.
@@ -28,6 +28,47 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 type Fetch<P> = Pin<Box<dyn Future<Output = Fetched<P>> + Send>>;
 
 type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Vec<u8>, Error>);
+
+/// The time limit of a cursor.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// Of each request for a batch; `None` is no limit.
+    Iteration(Option<Duration>),
+    /// Of the command and all requests together.
+    Lifetime {
+        deadline: Instant,
+        /// By which the deadline was determined.
+        timeout: Duration,
+    },
+}
+
+impl Limit {
+    /// - `timeout`, `deadline`: of the command.
+    pub(super) fn new(mode: TimeoutMode, timeout: Option<Duration>, deadline: Option<Instant>) -> Self {
+        match (mode, timeout, deadline) {
+            (TimeoutMode::CursorLifetime, Some(timeout), Some(deadline)) => Self::Lifetime { deadline, timeout },
+            _ => Self::Iteration(timeout),
+        }
+    }
+
+    /// Returns the deadline of a request for a batch that begins now.
+    pub(super) fn deadline<P: Platform>(&self, client: &Client<P>) -> Option<Instant> {
+        match self {
+            Self::Iteration(timeout) => client.deadline(*timeout),
+            Self::Lifetime { deadline, .. } => Some(*deadline),
+        }
+    }
+
+    /// Returns the timeout, which `killCursors` has too: it begins again for that command.
+    ///
+    /// Source: Client Side Operations Timeout, "Cursors".
+    const fn timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Iteration(timeout) => *timeout,
+            Self::Lifetime { timeout, .. } => Some(*timeout),
+        }
+    }
+}
 
 /// Where a cursor is.
 pub(super) struct Origin<P: Platform> {
@@ -53,7 +94,7 @@ pub(super) struct Batches<P: Platform> {
     /// The connection of the cursor behind a load balancer; `None` during a request.
     pub(super) connection: Option<PinnedConnection<P>>,
     pub(super) options: CursorOptions,
-    pub(super) timeout: Option<Duration>,
+    pub(super) limit: Limit,
     pub(super) fetch: Option<Fetch<P>>,
 }
 
@@ -82,6 +123,10 @@ impl<P: Platform> Origin<P> {
         reply: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let (core, options) = (&self.client.inner.core, self.client.options());
+        // The limit of a cursor's lifetime may have passed while its documents were used.
+        if deadline.is_some_and(|deadline| deadline <= self.client.now()) {
+            return Err(session.failed(OperationError::Timeout.into()));
+        }
         let retries_max = if options.retry_reads { options.max_adaptive_retries } else { 0 };
         let operation_id = self.client.operation_id();
         let mut retry = 0;
@@ -176,7 +221,7 @@ impl<P: Platform> Batches<P> {
     fn fetch(&mut self) -> Fetch<P> {
         let command = self.get_more();
         let origin = Arc::clone(&self.origin);
-        let deadline = origin.client.deadline(self.timeout);
+        let deadline = self.limit.deadline(&origin.client);
         let (mut session, mut reply) = (core::mem::take(&mut self.session), core::mem::take(&mut self.reply));
         let mut connection = self.connection.take();
         Box::pin(async move {
@@ -255,7 +300,7 @@ impl<P: Platform> Batches<P> {
             return Ok(());
         }
         let command = kill_command(collection(namespace, database), self.id)?;
-        let deadline = client.kill_deadline(self.timeout);
+        let deadline = client.kill_deadline(self.limit.timeout());
         let limits = (deadline, client.operation_id());
         let outcome = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply).await;
         self.id = 0;

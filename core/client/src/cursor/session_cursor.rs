@@ -111,7 +111,7 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
             let command = batches.get_more()?;
             let origin = Arc::clone(&batches.origin);
             let state = &mut self.session.state;
-            let deadline = origin.client.deadline(batches.timeout);
+            let deadline = batches.limit.deadline(&origin.client);
             let deadline = deadline.into_iter().chain(state.transaction_deadline()).min();
             let mut reply = core::mem::take(&mut batches.reply);
             self.is_fetching = true;
