@@ -101,7 +101,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
         self.run(db, Flags::MORE_TO_COME, body).await
     }
 
-    /// Sends one command and receives and evaluates its reply, unless the flags say that it has none.
+    /// Sends one command, and receives and evaluates its reply, unless it has none by its flags.
     async fn run<F>(&mut self, db: &str, flags: Flags, body: F) -> Result<(), OperationError>
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,

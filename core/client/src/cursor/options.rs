@@ -6,7 +6,7 @@ use crate::Error;
 use core::time::Duration;
 use poolhouse_wire::bson::{RawDocument, RawValue};
 
-/// What the time limit of a cursor applies to.
+/// The commands to which the time limit of a cursor applies.
 ///
 /// Source: Client Side Operations Timeout, "Cursors".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub enum TimeoutMode {
     /// `CURSOR_LIFETIME`: to the first command and all further batches together, for cursors that are
     /// not tailable. The first command has `maxTimeMS`. After the limit, the documents of the last
     /// batch are still returned; the next request for a batch fails, and nothing is sent but
-    /// `killCursors`, which has a limit of its own.
+    /// `killCursors`, which has its own limit.
     CursorLifetime,
 }
 
@@ -38,7 +38,7 @@ pub struct CursorOptions {
     pub max_await_time: Option<Duration>,
     /// `comment`: any value, for the server's log and profiler.
     pub comment: Option<bson::Bson>,
-    /// What the timeout of the command, or that of the client, applies to.
+    /// Whether the timeout of the command, or that of the client, applies to each batch or to all.
     /// [`TimeoutMode::CursorLifetime`] needs a timeout, and a cursor that is not tailable. Default
     /// [`TimeoutMode::Iteration`].
     pub timeout_mode: TimeoutMode,

@@ -113,7 +113,7 @@ impl DriverInfo {
     }
 }
 
-/// What the metadata of a client consists of, besides its options.
+/// The parts of a client's metadata that are not in its options.
 #[derive(Debug)]
 pub(in super::super) struct Metadata {
     /// Detected when the client was created, because it must not change.
@@ -151,13 +151,13 @@ impl<P: Platform> Client<P> {
     /// Source: MongoDB Handshake, "Metadata updates after MongoClient initialization" and "Appending
     /// metadata".
     pub fn append_metadata(&self, info: DriverInfo) -> Result<(), Error> {
-        // Before the lock, whose holder may be a thread that does not exist in the child.
+        // Before the lock: a thread that does not exist in the child may hold it.
         if self.is_forked() {
             return Err(Error::Operation(OperationError::Forked));
         }
         info.check()?;
         let options = self.options();
-        // Held until the end, so that of two calls none undoes the other.
+        // Held until the end, or one of two calls could undo the other.
         let mut metadata = lock(&self.inner.metadata);
         let mut known = options.driver_info.iter().chain(&metadata.appended);
         if known.any(|known| known.is_same(&info)) {

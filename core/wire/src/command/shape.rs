@@ -54,7 +54,7 @@ pub struct CommandShape<'a> {
     pub is_acknowledged: bool,
     /// Whether its reply is awaited. If not, it must be sent with
     /// [`Flags::MORE_TO_COME`](crate::message::Flags::MORE_TO_COME): it is `insert`, `update`,
-    /// `delete` or `bulkWrite`, whose reply has only the outcome of the write, and it is not
+    /// `delete` or `bulkWrite`, replies to which have only the outcome of the write, and it is not
     /// acknowledged. Other commands have a reply in any case, because it has data (`findAndModify`)
     /// or an error that is no failed write (`createIndexes`).
     pub has_reply: bool,
