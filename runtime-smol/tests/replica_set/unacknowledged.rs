@@ -97,9 +97,11 @@ fn events_of_a_write_without_acknowledgement_are_a_start_and_a_success() {
         let mut events = client.subscribe_to(EventKinds::COMMANDS);
         client.run_command("db", insert(1)).await.expect("sent");
         let seen: Vec<_> = core::iter::from_fn(|| events.try_next())
-            .map(|notice| match notice {
-                Notice::Event { event: Event::Command(event), .. } => event,
-                other => panic!("no event of a command: {other:?}"),
+            .map(|notice| {
+                let Notice::Event { event: Event::Command(event), .. } = notice else {
+                    panic!("no event of a command: {notice:?}")
+                };
+                event
             })
             .collect();
         let [started, ended] = &seen[..] else { panic!("{seen:?}") };
@@ -221,9 +223,11 @@ fn unwanted_reply_closes_the_connection_of_the_next_command() {
         let error = refused(client.run_command("db", doc! { "find": "c" }).await);
         let Error::Operation(OperationError::Exchange(ExchangeError::Wire(wire))) = &error else { panic!("{error:?}") };
         assert!(matches!(wire.kind(), WireErrorKind::ResponseTo { .. }), "{wire:?}");
-        let closed = core::iter::from_fn(|| events.try_next()).find_map(|notice| match notice {
-            Notice::Event { event: Event::Pool(PoolEvent::ConnectionClosed { reason, .. }), .. } => Some(reason),
-            _ => None,
+        let closed = core::iter::from_fn(|| events.try_next()).find_map(|notice| {
+            let Notice::Event { event: Event::Pool(PoolEvent::ConnectionClosed { reason, .. }), .. } = notice else {
+                return None;
+            };
+            Some(reason)
         });
         assert_eq!(closed, Some(ClosedReason::Error));
         assert_eq!(count(&client).await, 1);
