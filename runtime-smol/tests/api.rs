@@ -7,6 +7,7 @@ mod api {
     mod commands;
     mod errors;
     mod futures;
+    mod metadata;
     mod options;
     mod snapshots;
     mod support;

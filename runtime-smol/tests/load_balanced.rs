@@ -82,6 +82,25 @@ fn hellos(server: &FakeServer) -> Vec<Received> {
     server.log().into_iter().filter(|received| received.name.eq_ignore_ascii_case("hello")).collect()
 }
 
+/// A write without a reply pins no connection: the next one has it at once.
+#[test]
+fn write_without_acknowledgement_returns_its_connection_at_once() {
+    run(async {
+        let (balancer, client, _events) = balanced();
+        for id in 0..5 {
+            let insert = bson::doc! { "insert": "c", "documents": [{ "_id": id }], "writeConcern": { "w": 0 } };
+            client.run_command("db", insert).await.expect("sent");
+            let counts = pool(&client).counts;
+            assert_eq!((counts.in_use, counts.available), (0, 1));
+        }
+        let reply = client.run_command("admin", bson::doc! { "buildInfo": 1 }).await.expect("a reply");
+        assert!(reply.contains_key("version"), "{reply}");
+        let inserts: u64 = (0..2).map(|place| balancer.backend(place).count_of("insert")).sum();
+        assert_eq!(inserts, 5);
+        client.close().await;
+    });
+}
+
 /// The server is known at once, and is never checked.
 #[test]
 #[doc(alias("LOG-19", "SDAM-38"))]

@@ -7,6 +7,7 @@ mod replica_set {
     #[cfg(feature = "auth")]
     mod arbiters;
     mod commands;
+    mod cursor_limits;
     mod cursors;
     mod discovery;
     mod events;
@@ -20,4 +21,5 @@ mod replica_set {
     mod sharded;
     mod support;
     mod transactions;
+    mod unacknowledged;
 }

@@ -12,7 +12,8 @@
 
 pub use super::{
     ClientOptions, ClientSessionOptions, CommandError, CommandOptions, CursorOptions, DriverInfo, Error, OptionError,
-    OwnedReadPreference, ServerStatus, SetupError, TransactionError, TransactionOptions, WriteConcern, WriteError,
+    OwnedReadPreference, ServerStatus, SetupError, TimeoutMode, TransactionError, TransactionOptions, WriteConcern,
+    WriteError,
 };
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};

@@ -47,6 +47,14 @@ impl<P: Platform> Client<P> {
     /// because they have other functions for reads and writes. This function is the only one here,
     /// so it does what those do; [`CommandOptions::retry`] turns it off for one command.
     ///
+    /// A write with the write concern `w: 0` (`insert`, `update`, `delete`, `bulkWrite`) is sent with
+    /// the flag `moreToCome`: the server sends no reply, the operation ends when the command is written
+    /// to the socket, and the result is `{ ok: 1 }`. The client learns of no error of the server. The
+    /// command has no session, and is retried only if it was not sent. A server that is not the primary
+    /// any more closes the connection, so the next operation may fail with a network error. Any other
+    /// command with `w: 0`, such as `findAndModify`, has its usual reply, but no session and no
+    /// retries.
+    ///
     /// A `getMore` must run in the session of its cursor: see [`Client::run_cursor_command`]. A
     /// command with `txnNumber`, or of a transaction, needs its own `lsid`, because the client
     /// numbers the writes of its own sessions.
@@ -58,9 +66,10 @@ impl<P: Platform> Client<P> {
     /// [`CommandOptions::write_errors_in_reply`] returns such a reply; [`Error::Operation`] if no
     /// server can be selected, no connection is available, or no reply is received;
     /// [`Error::Bson`] if a document cannot be encoded or is empty; [`Error::Session`] if the command
-    /// needs an `lsid` and has none. Nothing is sent then.
+    /// needs an `lsid` and has none, or is a write with `w: 0` and has one. Nothing is sent then.
     ///
-    /// Source: Run Command; Retryable Reads; Retryable Writes; Driver Sessions.
+    /// Source: Run Command; Retryable Reads; Retryable Writes; Driver Sessions; OP_MSG, "moreToCome On
+    /// Requests".
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }
@@ -180,19 +189,21 @@ impl<P: Platform> Client<P> {
             session.keep(self, guard);
             value
         };
-        self.run_then(session, database, command, options, true, finish).await
+        let deadline = self.deadline(options.timeout.or(self.options().timeout));
+        self.run_then(session, database, command, options, (deadline, true), finish).await
     }
 
     /// Runs a command in a session, and calls `finish` with the connection that has its reply.
     ///
-    /// - `is_timed`: whether a time limit is sent to the server.
+    /// - `deadline`: by the timeout of the options, or that of the client.
+    /// - `is_timed`: whether the time limit is sent to the server.
     pub(super) async fn run_then<T>(
         &self,
         session: &mut SessionState<P>,
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
-        is_timed: bool,
+        (mut deadline, is_timed): (Option<Instant>, bool),
         finish: impl AsyncFnOnce(Guard<'_, Net<P>>, &mut SessionState<P>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Checked first, so an invalid command fails before a server is selected.
@@ -209,15 +220,15 @@ impl<P: Platform> Client<P> {
             Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
             None => options.read_preference,
         };
-        let mut deadline = self.deadline(options.timeout.or(self.options().timeout));
         if let Some(own) = &mut session.own {
             own.check(&shape, read_preference)?;
             let limit = session.transaction_deadline();
             deadline = deadline.into_iter().chain(limit).min();
         }
-        // Only the end of a transaction may be repeated.
+        // Of a transaction, only its end may be repeated. Whether a command without a reply was
+        // executed remains unknown.
         let in_transaction = session.in_transaction();
-        let retry = match (in_transaction, options.idempotent) {
+        let retry = match (in_transaction || !shape.has_reply, options.idempotent) {
             (true, _) => Retry::None,
             (false, true) => Retry::Read,
             (false, false) => shape.retry,
@@ -262,7 +273,8 @@ impl<P: Platform> Client<P> {
                 }
             }
             txn_number = additions.txn_number;
-            let parts = Parts { database, command, preference: sent.as_ref(), additions };
+            let has_reply = shape.has_reply;
+            let parts = Parts { database, command, preference: sent.as_ref(), additions, has_reply };
             let outcome = connection::exchange(&mut guard, self, session, &parts, options.write_errors_in_reply).await;
             let Err(error) = outcome else { return finish(guard, session).await };
             let is_repeatable = match retry {

@@ -117,7 +117,8 @@ impl<'c, P: Platform> Connection<'c, P> {
     /// `$db`, `lsid` and `$clusterTime` are added, as in [`Client::run_command`]; all commands on
     /// this connection run in the same session. The command is not retried. The read preference
     /// that the connection was [checked out](Client::check_out_preferring) with is added where the
-    /// server requires it.
+    /// server requires it. A write with `w: 0` has no session and no reply: the connection is usable
+    /// when it is sent.
     ///
     /// # Errors
     ///
@@ -226,6 +227,8 @@ pub(super) struct Parts<'a> {
     /// The read preference to add to the command.
     pub(super) preference: Option<&'a ReadPreference<'a>>,
     pub(super) additions: Additions,
+    /// [`CommandShape::has_reply`].
+    pub(super) has_reply: bool,
 }
 
 /// The code of a server that cannot verify the signature of `$clusterTime`, and so did not execute the
@@ -233,8 +236,9 @@ pub(super) struct Parts<'a> {
 /// primary that had created it.
 const KEY_NOT_FOUND: i32 = 211;
 
-/// Sends a command and waits for its reply, which [`reply_of`] returns then. A command that the
-/// server refuses because of its `$clusterTime` is sent again without it.
+/// Sends a command and waits for its reply, if it has one; [`reply_of`] returns the reply then, or
+/// `{ ok: 1 }`. A command that the server refuses because of its `$clusterTime` is sent again without
+/// it.
 ///
 /// - `write_errors_in_reply`: whether a reply with write errors is no error.
 pub(super) async fn exchange<P: Platform>(
@@ -247,7 +251,11 @@ pub(super) async fn exchange<P: Platform>(
     let mut parts = *parts;
     loop {
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| session.write(client, body, &parts);
-        let outcome = guard.run_command(parts.database, write).await.map(drop);
+        let outcome = if parts.has_reply {
+            guard.run_command(parts.database, write).await.map(drop)
+        } else {
+            guard.send_command(parts.database, write).await
+        };
         if let (Ok(()) | Err(OperationError::Command { .. }), Some(reply)) = (&outcome, guard.reply()) {
             session.handle_reply(client, reply, &parts.additions);
         }
@@ -284,7 +292,7 @@ pub(super) async fn run_once<P: Platform>(
 ) -> Result<(), Error> {
     let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
     let additions = session.begin(client, &shape, guard, false, None, is_timed)?;
-    let parts = Parts { database, command, preference, additions };
+    let parts = Parts { database, command, preference, additions, has_reply: shape.has_reply };
     exchange(guard, client, session, &parts, false).await.map_err(|error| {
         session.handle_attempt_failed(guard, &error, &additions);
         session.failed(error)

@@ -52,7 +52,7 @@ pub mod tls;
 mod transaction;
 
 pub use connection::Connection;
-pub use cursor::{Cursor, CursorOptions, SessionCursor};
+pub use cursor::{Cursor, CursorOptions, SessionCursor, TimeoutMode};
 pub use database::Database;
 pub use error::{CommandError, Error, OptionError, SetupError, TransactionError, WriteError};
 pub use events::Events;
@@ -79,6 +79,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use event_listener::Event;
+use options::Metadata;
 use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::OwnedTopologyDescription;
@@ -118,6 +119,7 @@ struct Inner<P: Platform> {
     core: Arc<ClientCore<Net<P>>>,
     options: ClientOptions,
     sessions: Sessions,
+    metadata: Mutex<Metadata>,
     tasks: Arc<Tasks<P>>,
 }
 
@@ -204,7 +206,7 @@ impl<P: Platform> Client<P> {
         let login = options.login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
-        let metadata = options.metadata::<P>(&environment)?;
+        let metadata = options.metadata::<P>(&[], &environment)?;
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
         monitor.server_api |= options.server_api.is_some();
@@ -263,7 +265,8 @@ impl<P: Platform> Client<P> {
             });
             tasks.spawn(platform, polls);
         }
-        Ok(Self { inner: Arc::new(Inner { core, options, sessions: Sessions::default(), tasks }) })
+        let (sessions, metadata) = (Sessions::default(), Mutex::new(Metadata::new(environment)));
+        Ok(Self { inner: Arc::new(Inner { core, options, sessions, metadata, tasks }) })
     }
 
     /// Returns the options that the client was created with. They include its credential and the

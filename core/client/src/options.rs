@@ -7,6 +7,7 @@ mod read_preference;
 mod tests;
 mod validate;
 
+pub(super) use metadata::Metadata;
 pub use read_preference::OwnedReadPreference;
 pub(super) use read_preference::tag_sets;
 
@@ -116,8 +117,9 @@ pub struct ClientOptions {
     /// together with the check-out always takes at most `serverSelectionTimeoutMS`. A command
     /// is sent with `maxTimeMS`, unless it has its own: the rest of the time less the minimum
     /// round-trip time to the server. If no time would be left, it is not sent, and fails. The
-    /// commands of a [`Cursor`](super::Cursor) have none, because its limit applies to each batch,
-    /// but that of the first command would apply to the whole cursor.
+    /// commands of a [`Cursor`](super::Cursor) have none if its limit applies to each batch, because
+    /// that of the first command would apply to the whole cursor: see
+    /// [`CursorOptions::timeout_mode`](super::CursorOptions#structfield.timeout_mode).
     pub timeout: Option<Duration>,
     /// `tls` and the options with the prefix `tls`: the encryption of TCP connections; `None`
     /// disables it. Unix domain sockets are never encrypted.

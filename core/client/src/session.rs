@@ -128,11 +128,15 @@ impl<P: Platform> SessionState<P> {
         if (shape.has_txn_number || shape.in_transaction) && !shape.has_session {
             return Err(Error::Session("a command with txnNumber, or of a transaction, needs its own lsid"));
         }
+        if !shape.has_reply && (shape.has_session || shape.has_txn_number || shape.in_transaction) {
+            // The server would refuse it, which no reply would report.
+            return Err(Error::Session(UNACKNOWLEDGED));
+        }
         if self.own.is_some() && shape.has_session {
             return Err(Error::Session("the command has its own lsid, but runs in a session"));
         }
         if self.own.is_some() && !shape.takes_session {
-            return Err(Error::Session("hello, authentication and writes without acknowledgement take no session"));
+            return Err(Error::Session("hello and authentication take no session"));
         }
         if self.own.is_some() && !is_supported {
             return Err(Error::Session("the deployment supports no sessions"));
@@ -270,6 +274,9 @@ pub(super) fn max_time_ms<P: Platform>(guard: &Guard<'_, Net<P>>) -> Result<Opti
     Ok(guard.time_for_server()?.and_then(millis))
 }
 
+/// The error of a command with `w: 0` in a session.
+const UNACKNOWLEDGED: &str = "a command without acknowledgement (w: 0) runs in no session and no transaction";
+
 /// Whether servers accept `afterClusterTime` beside these fields of a read concern.
 fn takes_operation_time(concern: RawDocument<'_>) -> bool {
     let has = |key| concern.get(key).is_ok_and(|value| value.is_some());
@@ -325,7 +332,9 @@ impl<P: Platform> OwnState<P> {
         shape: &CommandShape<'_>,
         read_preference: Option<ReadPreference<'_>>,
     ) -> Result<(), Error> {
-        let error = if self.transaction.is_open() {
+        let error = if !shape.is_acknowledged {
+            UNACKNOWLEDGED
+        } else if self.transaction.is_open() {
             if shape.read_concern.is_some() {
                 "a command of a transaction has no read concern of its own: use TransactionOptions"
             } else if shape.has_write_concern {
@@ -577,8 +586,8 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// As [`Client::run_command`]; [`Error::Session`] if the command has its own `lsid`, `txnNumber`
-    /// or `autocommit`, takes no session (hello, authentication, and writes without
-    /// acknowledgement), or if the deployment supports no sessions; in a transaction also if it has
+    /// or `autocommit`, takes no session (hello, authentication, and commands with the write concern
+    /// `w: 0`), or if the deployment supports no sessions; in a transaction also if it has
     /// a read or write concern, or another read preference than `primary`, or if the server is a
     /// standalone one; in a snapshot session, if the command writes, a read has its own read
     /// concern, or the server is older than 5.0. Nothing is sent then.

@@ -347,8 +347,8 @@ impl<P: Platform> Client<P> {
             };
             let (command, is_repeated) = session.end_command(is_commit, deadline.is_some(), rest_ms)?;
             let additions = session.begin_end(self);
-            let parts =
-                Parts { database: "admin", command: connection::checked(&command)?, preference: None, additions };
+            let command = connection::checked(&command)?;
+            let parts = Parts { database: "admin", command, preference: None, additions, has_reply: true };
             let Err(error) = connection::exchange(&mut guard, self, session, &parts, false).await else {
                 session.keep(self, guard);
                 return Ok(());

@@ -65,7 +65,7 @@ pub struct CoreConfig {
     /// background, to reuse its connection; with zero the connection is closed at once. At most 64
     /// such replies are awaited for each server. See [`DRAIN_TIMEOUT`]. Only with feature `alloc`.
     pub drain_timeout: Duration,
-    /// The client's metadata in hello.
+    /// The client's metadata in hello. With feature `alloc`, `ClientCore::set_metadata` changes it.
     pub metadata: ClientMetadata,
     /// The Stable API, for the commands of handshakes and monitors. If it is set,
     /// [`MonitorOptions::server_api`](poolhouse_core::monitor::MonitorOptions::server_api) must be too.
@@ -115,6 +115,9 @@ pub(super) struct State<R: Runtime> {
     /// The last server that does not belong to the deployment.
     #[cfg(feature = "alloc")]
     pub(super) misfit: Option<Misfit>,
+    /// The client's metadata, if it was changed.
+    #[cfg(feature = "alloc")]
+    pub(super) metadata: Option<alloc::sync::Arc<ClientMetadata>>,
     /// The options of every pool.
     pool: PoolConfig,
     pub(super) closed: bool,
@@ -335,6 +338,8 @@ impl<R: Runtime> ClientCore<R> {
             armed: None,
             #[cfg(feature = "alloc")]
             misfit: None,
+            #[cfg(feature = "alloc")]
+            metadata: None,
             pool: config.pool,
             next_pool: 0,
             unplaced: false,

@@ -127,8 +127,9 @@ pub(super) struct Connection<R: Runtime> {
     packing: Packing,
     ids: RequestIds,
     exchange: Exchange,
-    /// Whether the last request was completely written to the socket.
-    sent: bool,
+    /// Whether a request may be written to the socket partly: its write has begun, and has not ended
+    /// successfully.
+    writing: bool,
     /// [`Limits::HANDSHAKE`] until the connection is established.
     limits: Limits,
     /// Whether written bytes may contain a secret.
@@ -175,9 +176,16 @@ struct Reply {
     inflated: bool,
     /// Whether it has `ok: 1` and write errors, once it was evaluated.
     write_errors: bool,
+    /// Whether it is [`ASSUMED_REPLY`], because the request has none.
+    assumed: bool,
     body_start: usize,
     body_end: usize,
 }
+
+/// `{ ok: 1 }`, which stands for the reply to a request that has none.
+///
+/// Source: Command Logging and Monitoring, on unacknowledged writes.
+const ASSUMED_REPLY: &[u8] = &[13, 0, 0, 0, 0x10, b'o', b'k', 0, 1, 0, 0, 0, 0];
 
 /// Free bytes for the first read of a reply, and the least step by which the buffer grows.
 const READ_BYTES_MIN: usize = 2048;
@@ -196,7 +204,7 @@ impl<R: Runtime> Connection<R> {
             packing: Packing::NONE,
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
-            sent: false,
+            writing: false,
             limits: Limits::HANDSHAKE,
             secret: false,
             #[cfg(feature = "alloc")]
@@ -260,9 +268,10 @@ impl<R: Runtime> Connection<R> {
         hinted(failure, self.input.written().get(..self.received).unwrap_or_default(), is_encrypted)
     }
 
-    /// Whether the connection may be reused: all replies are read, and no request was sent partly.
+    /// Whether the connection may be reused: all replies are read, and no request was sent partly. A
+    /// request without a reply can be sent partly too, so both are checked.
     pub(super) const fn is_idle(&self) -> bool {
-        self.exchange.is_idle()
+        self.exchange.is_idle() && !self.writing
     }
 
     /// Prepares the connection for a hello that offers these compressors.
@@ -275,7 +284,7 @@ impl<R: Runtime> Connection<R> {
     /// Whether the connection is busy only because a reply has not arrived, or not completely.
     #[cfg(feature = "alloc")]
     pub(super) const fn owes_reply(&self) -> bool {
-        self.sent && !self.is_idle()
+        !self.writing && !self.exchange.is_idle()
     }
 
     /// Sends one command of the handshake, and receives its reply.
@@ -368,12 +377,13 @@ impl<R: Runtime> Connection<R> {
         let id = self.ids.next_id();
         let flags = encode(&mut self.output, id, &self.limits).map_err(ExchangeError::Encode)?;
         let packed = self.packing.pack(self.output.written(), &self.limits).map_err(ExchangeError::Encode)?;
-        // From here on a reply is outstanding: if this future is dropped before it is done, the
-        // connection stays busy and is not reused.
+        // From here on the request is incomplete or its reply is outstanding: if this future is dropped
+        // before it is done, the connection stays busy and is not reused.
         self.exchange.begin(id, flags);
-        self.sent = false;
+        self.writing = true;
         self.flush(packed).await?;
-        self.sent = true;
+        self.writing = false;
+        self.reply.assumed = flags.contains(Flags::MORE_TO_COME);
         Ok(())
     }
 
@@ -413,8 +423,8 @@ impl<R: Runtime> Connection<R> {
                     }
                     let length = packed.unwrap_or(whole.len() - rest.len());
                     let inflated = packed.is_some();
-                    let write_errors = false;
-                    self.reply = Reply { length, inflated, write_errors, body_start: body.start, body_end: body.end };
+                    let (body_start, body_end) = (body.start, body.end);
+                    self.reply = Reply { length, inflated, body_start, body_end, ..Reply::default() };
                     return Ok(matched);
                 }
                 Decoded::NeedMore { bytes_min } => self.read_some(bytes_min).await?,
@@ -457,9 +467,12 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// The last reply.
+    /// The last reply, or what stands for it.
     pub(super) fn reply(&self) -> Result<RawDocument<'_>, ExchangeError> {
-        let Reply { inflated, body_start, body_end, .. } = self.reply;
+        let Reply { inflated, assumed, body_start, body_end, .. } = self.reply;
+        if assumed {
+            return RawDocument::new(ASSUMED_REPLY).map_err(ExchangeError::Wire);
+        }
         let whole = if inflated { self.packing.inflated() } else { self.input.written() };
         RawDocument::new(whole.get(body_start..body_end).unwrap_or_default()).map_err(ExchangeError::Wire)
     }

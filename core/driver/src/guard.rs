@@ -70,8 +70,44 @@ impl<'h, R: Runtime> Guard<'h, R> {
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
     {
+        self.run(db, Flags::NONE, body).await?;
+        self.reply().ok_or(OperationError::Broken(Cause::Closed))
+    }
+
+    /// Sends one command with the flag `moreToCome`, so the server sends no reply: a write with the
+    /// write concern `w: 0`. The future ends when the message is written to the socket; the
+    /// connection is usable then. [`Guard::reply`] returns `{ ok: 1 }`, which is also the reply of the
+    /// event.
+    ///
+    /// - `db`, `body`: as in [`Guard::run_command`]. The body must have `writeConcern: { w: 0 }`.
+    ///
+    /// The application does not learn whether the server has executed the command. A server that is
+    /// not the primary closes the connection; then the next command on it fails. If a server replies
+    /// nevertheless, the next command fails as one that violates the protocol, and the connection is
+    /// closed.
+    ///
+    /// Cost: as [`Guard::run_command`], without the wait.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError`], as [`Guard::run_command`] except [`OperationError::Command`]. If the future
+    /// is dropped while the message is written, the connection is closed.
+    ///
+    /// Source: OP_MSG, "moreToCome On Requests".
+    pub async fn send_command<F>(&mut self, db: &str, body: F) -> Result<(), OperationError>
+    where
+        F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
+    {
+        self.run(db, Flags::MORE_TO_COME, body).await
+    }
+
+    /// Sends one command, and receives and evaluates its reply, unless it has none by its flags.
+    async fn run<F>(&mut self, db: &str, flags: Flags, body: F) -> Result<(), OperationError>
+    where
+        F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
+    {
         self.check_usable()?;
-        let outcome = match self.exchange(db, body).await {
+        let outcome = match self.exchange(db, flags, body).await {
             Ok(()) => self.judge(),
             Err(error) => Err(error),
         };
@@ -94,7 +130,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
             }
             return Err(error);
         }
-        self.reply().ok_or(OperationError::Broken(Cause::Closed))
+        Ok(())
     }
 
     /// Checks that the connection is usable for a command.
@@ -113,7 +149,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
         Ok(())
     }
 
-    async fn exchange<F>(&mut self, db: &str, body: F) -> Result<(), OperationError>
+    async fn exchange<F>(&mut self, db: &str, flags: Flags, body: F) -> Result<(), OperationError>
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
     {
@@ -132,15 +168,18 @@ impl<'h, R: Runtime> Guard<'h, R> {
             };
             connection
                 .send(|sink, id, limits| {
-                    encode_command(sink, Outgoing::request(id), limits, db, body)?;
+                    encode_command(sink, Outgoing::request(id).with_flags(flags), limits, db, body)?;
                     #[cfg(feature = "alloc")]
                     if let Some(now) = observed {
                         let origin = (now, conn, operation_id);
                         command::publish(core, server, origin, sink.written(), CommandStage::Started, None);
                     }
-                    Ok(Flags::NONE)
+                    Ok(flags)
                 })
                 .await?;
+            if flags.contains(Flags::MORE_TO_COME) {
+                return Ok(());
+            }
             // Reply matching rejects a further reply.
             connection.receive().await.map(|_: Matched| ())
         };
@@ -266,7 +305,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
         (patient && !limit.is_zero()).then(|| (cause, self.core.now().saturating_add(limit)))
     }
 
-    /// Returns the reply to the last command, also when it failed with [`OperationError::Command`].
+    /// Returns the reply to the last command, also when it failed with [`OperationError::Command`]; `{
+    /// ok: 1 }` after [`Guard::send_command`].
     #[must_use]
     pub fn reply(&self) -> Option<RawDocument<'_>> {
         self.connection.as_ref()?.reply().ok()

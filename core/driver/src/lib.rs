@@ -63,6 +63,7 @@ mod failure;
 mod fork;
 mod guard;
 mod login;
+mod metadata;
 mod operation;
 mod packing;
 pub mod pool;

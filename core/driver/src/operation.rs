@@ -39,7 +39,8 @@ pub struct CommandOptions<'a> {
     /// Whether the command may be executed twice without harm. Then it is also retried, preferably
     /// on another server, after a network error, an interruption, the end of `socketTimeoutMS` or a
     /// change of the server's state, and not only if it was certainly not sent. Hosted clients retry
-    /// known reads, and writes that the server executes once, without this option. Default false.
+    /// known reads, and writes that the server executes once, without this option. It has no effect on
+    /// a write with `w: 0`, which has no reply. Default false.
     pub idempotent: bool,
     /// Whether a reply with `ok: 1` is returned although it has `writeErrors` or a
     /// `writeConcernError`. By default, hosted clients return an error for it. Default false.

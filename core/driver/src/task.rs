@@ -154,7 +154,8 @@ impl<R: Runtime> ClientCore<R> {
             }
             MonitorAction::SendHello { conn, hello } => match connection {
                 Some(connected) => {
-                    let mut first = HandshakeHello::new(&self.config().metadata);
+                    let metadata = self.metadata();
+                    let mut first = HandshakeHello::new(&metadata);
                     first.server_api = self.config().server_api;
                     let sent = connected.send(|sink, id, _| Ok(encode_hello(sink, id, hello, &first)?.1)).await;
                     let answered = match sent {
@@ -309,7 +310,8 @@ impl<R: Runtime> ClientCore<R> {
                 return Some(Err(self.not_dialed(server, ConnectError::new(cause, reason))));
             }
         };
-        let mut hello = HandshakeHello::new(&self.config().metadata);
+        let metadata = self.metadata();
+        let mut hello = HandshakeHello::new(&metadata);
         hello.server_api = self.config().server_api;
         hello.compressors = self.config().compressors.available();
         connection.offer_compression(hello.compressors, self.config().zlib_compression_level);

@@ -35,6 +35,7 @@ mod scant;
 mod shown;
 mod stale;
 mod time;
+mod unacknowledged;
 mod wakers;
 mod warm_up;
 mod wide;
@@ -113,6 +114,10 @@ pub(super) struct Bench {
     is_private: Arc<AtomicBool>,
     /// Whether sockets accept no byte.
     deaf: Arc<AtomicBool>,
+    /// Whether writes are pending.
+    stuck: Arc<AtomicBool>,
+    /// Whether the peer also replies to requests that have no reply.
+    talkative: Arc<AtomicBool>,
     /// Whether the runtime reports that the process was forked.
     inherited: Arc<AtomicBool>,
     /// The contents of memory when it was released.
@@ -277,13 +282,16 @@ impl Write for Stream {
         if self.bench.deaf.load(Ordering::Relaxed) {
             return Ok(0);
         }
+        let is_free = || !self.bench.stuck.load(Ordering::Relaxed);
+        poll_fn(|_| if is_free() { Poll::Ready(()) } else { Poll::Pending }).await;
         self.bench.written.fetch_add(buf.len(), Ordering::Relaxed);
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("no whole message")
         };
         self.readable_at =
             self.bench.now().saturating_add(Duration::from_nanos(self.bench.delay.load(Ordering::Relaxed)));
-        if !*self.bench.mute.lock().unwrap() {
+        let has_reply = !message.flags().contains(Flags::MORE_TO_COME) || self.bench.talkative.load(Ordering::Relaxed);
+        if has_reply && !*self.bench.mute.lock().unwrap() {
             let name = message.body().iter().next().and_then(Result::ok).map_or("", |first| first.key);
             let answer = name.starts_with("sasl").then(|| self.bench.answer.lock().unwrap().clone());
             if answer == Some(Answer::KeepsSilent) {
@@ -419,6 +427,8 @@ impl Bench {
             has_entropy: Arc::new(AtomicBool::new(true)),
             is_private: Arc::new(AtomicBool::new(true)),
             deaf: Arc::default(),
+            stuck: Arc::default(),
+            talkative: Arc::default(),
             inherited: Arc::default(),
             left: Arc::default(),
             faulty: Arc::default(),

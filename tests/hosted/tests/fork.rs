@@ -23,7 +23,7 @@ use bson::doc;
 use futures_lite::future::block_on;
 use poolhouse_async_std::AsyncStd;
 use poolhouse_client::mux::{HostOptions, MuxOptions, RequestError, Session, SessionOptions};
-use poolhouse_client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform, SetupError};
+use poolhouse_client::{Client, ClientOptions, Connection, DnsResolver, DriverInfo, Error, Platform, SetupError};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
 use poolhouse_cql::{Consistency, Request};
@@ -262,6 +262,7 @@ fn client_in_the_child_fails_at_once_and_is_cleared<P: Platform + Default>() {
             assert_forked(at_once(client.with_connection(async |_| Ok::<_, Error>(()))));
             assert_forked(at_once(client.warm_up(None)));
             assert_forked(client.set_pool_options(client.pool_options()));
+            assert_forked(client.append_metadata(DriverInfo::new("library")));
             assert!(at_once(client.core().select_server(&SelectionRequest::WRITE, None)).is_err());
             assert_eq!(client.reset_after_fork(), ForkReset::Cleared);
             assert_eq!(client.servers()[0].pool, pool, "the pool is cleared only once");

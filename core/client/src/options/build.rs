@@ -96,10 +96,11 @@ impl ClientOptions {
     }
 
     /// Adds a library that uses the client and the libraries added earlier. Has no effect if an
-    /// equal entry exists.
+    /// equal entry exists. [`Client::append_metadata`](crate::Client::append_metadata) adds one to a
+    /// client that exists already.
     #[must_use]
     pub fn driver_info(mut self, info: DriverInfo) -> Self {
-        if !self.driver_info.contains(&info) {
+        if !self.driver_info.iter().any(|known| known.is_same(&info)) {
             self.driver_info.push(info);
         }
         self

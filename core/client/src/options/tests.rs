@@ -326,8 +326,12 @@ fn text_before_an_at_sign_of_a_host_is_not_shown() {
 fn libraries_are_listed_once_and_in_order() {
     let inner = DriverInfo::new("inner").version("1.2").platform("p");
     let options = built().driver_info(inner.clone()).driver_info(DriverInfo::new("outer")).driver_info(inner);
-    let told = options.driver("poolhouse", "0.1", "Rust");
+    let told = options.driver("poolhouse", "0.1", "Rust", &[]);
     assert_eq!(told, ("poolhouse|inner|outer".to_string(), "0.1|1.2".to_string(), "Rust|p".to_string()));
+    // An empty text is none.
+    let options = options.driver_info(DriverInfo::new("outer").version(""));
+    let told = options.driver("poolhouse", "0.1", "Rust", &[DriverInfo::new("last").version("2").platform("")]);
+    assert_eq!(told, ("poolhouse|inner|outer|last".to_string(), "0.1|1.2|2".to_string(), "Rust|p".to_string()));
 }
 
 /// An option that connection strings do not have.

@@ -73,19 +73,7 @@ impl ClientOptions {
             }
         }
         for info in &self.driver_info {
-            if info.name.is_empty() {
-                return Err(OptionError::new("driver_info.name", "", "not be empty").into());
-            }
-            let texts = [
-                ("driver_info.name", Some(&info.name)),
-                ("driver_info.version", info.version.as_ref()),
-                ("driver_info.platform", info.platform.as_ref()),
-            ];
-            for (option, text) in texts {
-                if let Some(text) = text.filter(|text| text.contains('|')) {
-                    return Err(OptionError::new(option, text, "not contain |, which separates libraries").into());
-                }
-            }
+            info.check()?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! Read first: Retryable Reads, "Supported Read Operations"; Retryable Writes, "Supported Write
 //! Operations"; Driver Sessions, "Sending the session ID to the server on all commands"; Causal
-//! Consistency, "ReadConcern::AfterClusterTime".
+//! Consistency, "ReadConcern::AfterClusterTime"; OP_MSG, "moreToCome On Requests".
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +49,15 @@ pub struct CommandShape<'a> {
     pub read_concern: Option<RawDocument<'a>>,
     /// Whether the command has `writeConcern`.
     pub has_write_concern: bool,
+    /// Whether the command has no write concern, or one that requires an acknowledgement: its `w` is
+    /// not 0.
+    pub is_acknowledged: bool,
+    /// Whether its reply is awaited. If not, it must be sent with
+    /// [`Flags::MORE_TO_COME`](crate::message::Flags::MORE_TO_COME): it is `insert`, `update`,
+    /// `delete` or `bulkWrite`, replies to which have only the outcome of the write, and it is not
+    /// acknowledged. Other commands have a reply in any case, because it has data (`findAndModify`)
+    /// or an error that is no failed write (`createIndexes`).
+    pub has_reply: bool,
     /// Whether `maxTimeMS` may be added: it is not present, and the command is neither `getMore`,
     /// for which it means something else, nor one of those that take no session.
     pub takes_max_time: bool,
@@ -74,9 +83,11 @@ impl<'a> CommandShape<'a> {
             takes_cluster_time: false,
             read_concern: None,
             has_write_concern: false,
+            is_acknowledged: true,
+            has_reply: true,
             takes_max_time: true,
         };
-        let (mut is_single, mut is_acknowledged, mut writes_output) = (true, true, false);
+        let (mut is_single, mut writes_output) = (true, false);
         for element in command {
             let element = element?;
             if shape.name.is_empty() {
@@ -91,7 +102,7 @@ impl<'a> CommandShape<'a> {
                 ("readConcern", RawValue::Document(concern)) => shape.read_concern = Some(concern),
                 ("writeConcern", RawValue::Document(concern)) => {
                     shape.has_write_concern = true;
-                    is_acknowledged = !is_zero(concern, "w");
+                    shape.is_acknowledged = !is_zero(concern, "w");
                 }
                 ("updates" | "ops", RawValue::Array(statements)) => {
                     is_single &= documents(statements).all(|statement| !is_true(statement, "multi"));
@@ -118,12 +129,13 @@ impl<'a> CommandShape<'a> {
             "findAndModify" | "findandmodify" => Retry::Write,
             _ => Retry::None,
         };
-        if !is_acknowledged || shape.in_transaction {
+        shape.has_reply = shape.is_acknowledged || !matches!(shape.name, "insert" | "update" | "delete" | "bulkWrite");
+        if !shape.is_acknowledged || shape.in_transaction {
             shape.retry = Retry::None;
         }
         if matches!(shape.name, "commitTransaction" | "abortTransaction") {
             shape.in_transaction = true;
-            shape.retry = if is_acknowledged { Retry::Write } else { Retry::None };
+            shape.retry = if shape.is_acknowledged { Retry::Write } else { Retry::None };
         }
         let is_alone = matches!(
             shape.name,
@@ -138,7 +150,7 @@ impl<'a> CommandShape<'a> {
                 | "parallelCollectionScan"
         );
         shape.takes_max_time &= !is_alone;
-        shape.takes_session = !is_alone && is_acknowledged && !shape.has_session;
+        shape.takes_session = !is_alone && shape.is_acknowledged && !shape.has_session;
         shape.takes_cluster_time = matches!(shape.name, "find" | "aggregate" | "distinct" | "count");
         Ok(shape)
     }

@@ -68,9 +68,12 @@ impl Exchange {
     ///
     /// # Panics
     ///
-    /// With debug assertions, if a reply is still due.
+    /// With debug assertions, if a reply is still due, or if a request without a reply allows an
+    /// exhaust stream.
     pub const fn begin(&mut self, request_id: i32, flags: Flags) {
         debug_assert!(self.due.is_none(), "a request while a reply is due");
+        let is_both = flags.contains(Flags::MORE_TO_COME.union(Flags::EXHAUST_ALLOWED));
+        debug_assert!(!is_both, "an exhaust stream of a request without a reply");
         self.due = if flags.contains(Flags::MORE_TO_COME) { None } else { Some(request_id) };
         self.exhaust = flags.contains(Flags::EXHAUST_ALLOWED);
     }

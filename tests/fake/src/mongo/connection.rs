@@ -467,7 +467,7 @@ impl Connection {
                 }
                 Err(refusal) => (refusal, false),
             };
-            if message.has(MORE_TO_COME) {
+            if message.has(MORE_TO_COME) && !self.has_unwanted_reply(&name) {
                 return Ok(());
             }
             let reply_id = self.common.next_request_id();

@@ -12,8 +12,8 @@ pub enum Cut {
     Rst,
 }
 
-/// A fault. All except [`CloseOnAccept`](Self::CloseOnAccept) affect a reply, also each reply of an
-/// exhaust stream.
+/// A fault. All except [`CloseOnAccept`](Self::CloseOnAccept) and
+/// [`UnwantedReply`](Self::UnwantedReply) affect a reply, also each reply of an exhaust stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -69,6 +69,8 @@ pub enum Fault {
     },
     /// Send these bytes after the reply, unsolicited.
     Unsolicited(Vec<u8>),
+    /// Reply to a request with the flag moreToCome, which has no reply.
+    UnwantedReply,
 }
 
 /// The kinds of faults, including those of the whole server, each with a counter.
@@ -117,6 +119,8 @@ pub enum FaultKind {
     Oversized,
     /// [`Fault::Unsolicited`].
     Unsolicited,
+    /// [`Fault::UnwantedReply`].
+    UnwantedReply,
 }
 
 impl Fault {
@@ -140,6 +144,7 @@ impl Fault {
             Self::NeverFinished => FaultKind::NeverFinished,
             Self::Oversized { .. } => FaultKind::Oversized,
             Self::Unsolicited(_) => FaultKind::Unsolicited,
+            Self::UnwantedReply => FaultKind::UnwantedReply,
         }
     }
 }
@@ -227,6 +232,8 @@ pub(crate) struct ReplyFacts<'a> {
     pub(crate) sent_bytes: u64,
     /// Bytes of the reply.
     pub(crate) reply_bytes: usize,
+    /// Whether the request has the flag moreToCome.
+    pub(crate) is_unwanted: bool,
 }
 
 /// The rules in force, oldest first, and the counters.
@@ -298,6 +305,9 @@ impl FaultRule {
             && self.command.as_deref().is_none_or(|name| Some(name) == reply.command);
         if !named {
             return false;
+        }
+        if reply.is_unwanted || matches!(self.fault, Fault::UnwantedReply) {
+            return reply.is_unwanted && matches!(self.fault, Fault::UnwantedReply);
         }
         let at_accept = reply.command.is_none();
         if let Fault::CutStream { after_bytes, .. } = self.fault {

@@ -248,7 +248,14 @@ impl Supervisor<'_> {
         };
         let (id, fault) = shared.with(|inner| {
             let id = inner.accept(peer);
-            let reply = ReplyFacts { connection: id, app_name: None, command: None, sent_bytes: 0, reply_bytes: 0 };
+            let reply = ReplyFacts {
+                connection: id,
+                app_name: None,
+                command: None,
+                sent_bytes: 0,
+                reply_bytes: 0,
+                is_unwanted: false,
+            };
             (id, inner.faults.take(reply))
         });
         let stream = match stream {

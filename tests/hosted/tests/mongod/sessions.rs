@@ -2,9 +2,10 @@
 
 use crate::runtime::{
     Client, ClientOptions, ClientSession, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, ReadMode,
-    ReadPreference, SessionCursor, TransactionOptions, W,
+    ReadPreference, SessionCursor, TimeoutMode, TransactionOptions, W, sleep,
 };
 use bson::{Document, doc};
+use core::time::Duration;
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet};
 
 use super::replica_set::{SETTLING, of_three};
@@ -58,6 +59,33 @@ pub(super) async fn cursor_is_read_in_batches() -> Outcome {
     for task in tasks {
         assert_eq!(task.await?, DOCUMENTS);
     }
+    // One limit for all batches: `maxTimeMS` of the command is that of the cursor on the server too.
+    let lifetime = CursorOptions::new().batch_size(90).timeout_mode(TimeoutMode::CursorLifetime);
+    let limited = CommandOptions::new().timeout(PATIENCE);
+    let mut cursor: Cursor = client.run_cursor_command("db", find(), limited, lifetime.clone()).await?;
+    let mut count = 0;
+    while cursor.next_raw().await?.is_some() {
+        count += 1;
+    }
+    assert_eq!(count, DOCUMENTS);
+    let limited = CommandOptions::new().timeout(Duration::from_millis(500));
+    let mut cursor: Cursor = client.run_cursor_command("db", find(), limited, lifetime).await?;
+    sleep(Duration::from_millis(550)).await;
+    let mut count = 0;
+    let error = loop {
+        match cursor.next_raw().await {
+            Ok(Some(_)) => count += 1,
+            Ok(None) => return Err("the limit has passed".into()),
+            Err(error) => break error,
+        }
+    };
+    assert!(count == 7 && error.is_timeout(), "{count} documents, {error}");
+    let mut result = Ok(());
+    eventually("the cursor is closed after its limit", || {
+        Ok(open_cursors(&mongod).map_err(|error| result = Err(error)).unwrap_or(0) == 0)
+    })
+    .await?;
+    result?;
     let cursor: Cursor = client.database("db").run_cursor_command(find()).await?;
     assert_eq!(open_cursors(&mongod)?, 1);
     drop(cursor);

@@ -8,6 +8,7 @@ mod replica_set;
 mod sessions;
 mod tls;
 mod tls_users;
+mod unacknowledged;
 mod watch;
 
 use alloc::sync::Arc;
@@ -59,6 +60,7 @@ pub(crate) fn main(name: &str) -> ExitCode {
         .case("members_of_a_set_know_the_user", || run(authentication::members_of_a_set_know_the_user()))
         .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
         .case("connections_read_from_secondaries", || run(preferences::connections_read_from_secondaries()))
+        .case("writes_without_acknowledgement", || run(unacknowledged::writes_without_acknowledgement()))
         .case("cursor_is_read_in_batches", || run(sessions::cursor_is_read_in_batches()))
         .case("sessions_and_retries_on_a_set", || run(sessions::sessions_and_retries_on_a_set()))
         .case("transactions_on_a_set", || run(sessions::transactions_on_a_set()))

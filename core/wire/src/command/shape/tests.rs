@@ -79,11 +79,32 @@ fn aggregation_whose_last_stage_writes_is_not_retried() {
 fn command_without_acknowledgement_takes_no_session_and_is_not_retried() {
     let unacknowledged: Write<'_> =
         &|d| d.document("writeConcern", |concern| concern.int32("w", 0).map(drop)).map(drop);
-    with("insert", unacknowledged, |shape| {
-        assert_eq!((shape.retry, shape.takes_session), (Retry::None, false));
-    });
+    for (name, has_reply) in [
+        ("insert", false),
+        ("update", false),
+        ("delete", false),
+        ("bulkWrite", false),
+        ("findAndModify", true),
+        ("aggregate", true),
+        ("createIndexes", true),
+        ("getMore", true),
+    ] {
+        with(name, unacknowledged, |shape| {
+            assert_eq!((shape.retry, shape.takes_session), (Retry::None, false), "{name}");
+            assert_eq!((shape.is_acknowledged, shape.has_reply), (false, has_reply), "{name}");
+        });
+    }
+    for zero in [RawValue::Int64(0), RawValue::Double(0.0)] {
+        let zero: Write<'_> = &|d| d.document("writeConcern", |c| c.value("w", zero).map(drop)).map(drop);
+        with("insert", zero, |shape| assert!(!shape.has_reply));
+    }
+    // `w: 0` is a write concern only there, and not if it is a text.
+    with("insert", &|d| d.int32("w", 0).map(drop), |shape| assert!(shape.is_acknowledged && shape.has_reply));
+    let text: Write<'_> = &|d| d.document("writeConcern", |c| c.str("w", "0").map(drop)).map(drop);
+    with("insert", text, |shape| assert!(shape.is_acknowledged && shape.has_reply));
     with("insert", &|d| d.document("writeConcern", |c| c.str("w", "majority").map(drop)).map(drop), |shape| {
         assert_eq!((shape.retry, shape.takes_session), (Retry::Write, true));
+        assert!(shape.is_acknowledged && shape.has_reply);
     });
 }
 

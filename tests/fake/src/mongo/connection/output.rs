@@ -28,7 +28,7 @@ impl Connection {
     /// Sends the reply in the output buffer, with the faults in force applied.
     pub(super) async fn send(&mut self, name: &str) -> Step<()> {
         let mut out = core::mem::take(&mut self.out);
-        let fault = if self.common.shared.has_rules() { self.take_fault(name, out.len()) } else { None };
+        let fault = if self.common.shared.has_rules() { self.take_fault(name, out.len(), false) } else { None };
         match fault {
             None => self.write(&out).await?,
             Some(fault) => self.send_faulty(&mut out, fault).await?,
@@ -40,13 +40,19 @@ impl Connection {
         Ok(())
     }
 
-    fn take_fault(&self, name: &str, reply_bytes: usize) -> Option<Fault> {
+    /// Whether a request with the flag moreToCome is answered nevertheless.
+    pub(super) fn has_unwanted_reply(&self, name: &str) -> bool {
+        self.common.shared.has_rules() && self.take_fault(name, 0, true).is_some()
+    }
+
+    fn take_fault(&self, name: &str, reply_bytes: usize, is_unwanted: bool) -> Option<Fault> {
         let reply = ReplyFacts {
             connection: self.id,
             app_name: self.app_name.as_deref(),
             command: Some(name),
             sent_bytes: self.sent_bytes,
             reply_bytes,
+            is_unwanted,
         };
         self.common.shared.with(|inner| inner.faults.take(reply))
     }
@@ -78,6 +84,8 @@ impl Connection {
                 out[8..12].copy_from_slice(&asked.wrapping_add(1 << 20).to_le_bytes());
                 self.write_sealed(out).await
             }
+            // The fault is that there is a reply.
+            Fault::UnwantedReply => self.write(out).await,
             Fault::DuplicateReply => {
                 self.write(out).await?;
                 self.write(out).await

@@ -3,7 +3,7 @@
 use bson::Bson;
 
 use super::super::wire::{CHECKSUM_PRESENT, MORE_TO_COME};
-use super::super::{FailPoint, FailPointMode, Role};
+use super::super::{FailPoint, FailPointMode, Fault, FaultKind, FaultRule, Role};
 use super::*;
 
 #[test]
@@ -69,6 +69,22 @@ fn request_with_more_to_come_is_not_answered() {
     client.send(MORE_TO_COME, doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "db" }).unwrap();
     let found = client.run("db", doc! { "find": "c" }).unwrap();
     assert_eq!(found.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len(), 1);
+}
+
+#[test]
+fn request_with_more_to_come_is_answered_by_a_fault_only() {
+    let (server, mut client) = connected();
+    server.inject(FaultRule::once(Fault::UnwantedReply).on_command("insert"));
+    let insert = || doc! { "insert": "c", "documents": [{}], "$db": "db" };
+    // Not the fault of a usual request.
+    client.send(0, insert()).unwrap();
+    assert!(client.read().unwrap().body.contains_key("n"));
+    client.send(MORE_TO_COME, insert()).unwrap();
+    assert!(client.read().unwrap().body.contains_key("n"));
+    client.send(MORE_TO_COME, insert()).unwrap();
+    client.send(0, ping()).unwrap();
+    assert!(!client.read().unwrap().body.contains_key("n"), "that of the ping");
+    assert_eq!(server.look(|view| view.fault_count(FaultKind::UnwantedReply)), 1);
 }
 
 #[test]

@@ -1,0 +1,341 @@
+//! The batches of a cursor: requests for them, and the end of the server's cursor.
+//!
+//! Read first: Find, getMore and killCursors commands, "getMore", "killCursors".
+
+use super::reply::{Batch, collection, is_gone, kill_command};
+use super::{CursorOptions, TimeoutMode};
+use crate::connection::{self, reply_of};
+use crate::session::SessionState;
+use crate::transaction::PinnedConnection;
+use crate::{Client, Error, Net, Platform};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use poolhouse_core::Instant;
+use poolhouse_core::pool::Pinned;
+use poolhouse_driver::{BaseRuntime as _, OperationError, Runtime, overload_pause};
+use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument};
+
+/// How long the client waits in the background until the server has closed a cursor.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A request for a batch. It returns the cursor's session and connection, and the reply.
+type Fetch<P> = Pin<Box<dyn Future<Output = Fetched<P>> + Send>>;
+
+type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Vec<u8>, Error>);
+
+/// The time limit of a cursor.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// Of each request for a batch; `None` is no limit.
+    Iteration(Option<Duration>),
+    /// Of the command and all requests together.
+    Lifetime {
+        deadline: Instant,
+        /// By which the deadline was determined.
+        timeout: Duration,
+    },
+}
+
+impl Limit {
+    /// - `timeout`, `deadline`: of the command.
+    pub(super) fn new(mode: TimeoutMode, timeout: Option<Duration>, deadline: Option<Instant>) -> Self {
+        match (mode, timeout, deadline) {
+            (TimeoutMode::CursorLifetime, Some(timeout), Some(deadline)) => Self::Lifetime { deadline, timeout },
+            _ => Self::Iteration(timeout),
+        }
+    }
+
+    /// Returns the deadline of a request for a batch that begins now.
+    pub(super) fn deadline<P: Platform>(&self, client: &Client<P>) -> Option<Instant> {
+        match self {
+            Self::Iteration(timeout) => client.deadline(*timeout),
+            Self::Lifetime { deadline, .. } => Some(*deadline),
+        }
+    }
+
+    /// Returns the timeout, which `killCursors` has too: it begins again for that command.
+    ///
+    /// Source: Client Side Operations Timeout, "Cursors".
+    const fn timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Iteration(timeout) => *timeout,
+            Self::Lifetime { timeout, .. } => Some(*timeout),
+        }
+    }
+}
+
+/// Where a cursor is.
+pub(super) struct Origin<P: Platform> {
+    pub(super) client: Client<P>,
+    pub(super) server: <Net<P> as Runtime>::ServerHandle,
+    pub(super) database: String,
+    pub(super) namespace: String,
+    /// Whether the cursor can be used on its connection only.
+    pub(super) is_pinned: bool,
+}
+
+/// The state of a cursor.
+pub(super) struct Batches<P: Platform> {
+    pub(super) origin: Arc<Origin<P>>,
+    /// The server's id of the cursor; 0 if it has no further batch.
+    pub(super) id: i64,
+    /// The last reply.
+    pub(super) reply: Vec<u8>,
+    /// The elements of its batch that were not returned yet.
+    pub(super) rest: Range<usize>,
+    /// Empty during a request, and if the application holds the session.
+    pub(super) session: SessionState<P>,
+    /// The connection of the cursor behind a load balancer; `None` during a request.
+    pub(super) connection: Option<PinnedConnection<P>>,
+    pub(super) options: CursorOptions,
+    pub(super) limit: Limit,
+    pub(super) fetch: Option<Fetch<P>>,
+}
+
+impl<P: Platform> Client<P> {
+    /// Runs work in the background. [`Client::close`] waits for it, so it must have a time limit.
+    pub(in super::super) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if !self.is_forked() {
+            self.inner.tasks.spawn(self.inner.core.runtime().platform(), work);
+        }
+    }
+
+    /// - `timeout`: of the cursor.
+    pub(in super::super) fn kill_deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+        self.deadline(Some(timeout.unwrap_or(KILL_TIMEOUT).min(KILL_TIMEOUT)))
+    }
+}
+impl<P: Platform> Origin<P> {
+    /// Runs a command on the server of the cursor, and copies the reply. After an overload, it pauses
+    /// and runs it again.
+    pub(super) async fn fetch(
+        &self,
+        session: &mut SessionState<P>,
+        connection: &mut Option<PinnedConnection<P>>,
+        command: &[u8],
+        deadline: Option<Instant>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let (core, options) = (&self.client.inner.core, self.client.options());
+        // The limit of a cursor's lifetime may have passed while its documents were used.
+        if deadline.is_some_and(|deadline| deadline <= self.client.now()) {
+            return Err(session.failed(OperationError::Timeout.into()));
+        }
+        let retries_max = if options.retry_reads { options.max_adaptive_retries } else { 0 };
+        let operation_id = self.client.operation_id();
+        let mut retry = 0;
+        loop {
+            let error = match self.run(session, connection, command, (deadline, operation_id), reply).await {
+                Ok(()) => return Ok(()),
+                Err(error) if !error.is_overload() || retry == retries_max => return Err(error),
+                Err(error) => error,
+            };
+            retry += 1;
+            let until = self.client.now().saturating_add(overload_pause(retry, core.runtime().entropy()));
+            if deadline.is_some_and(|deadline| until >= deadline) {
+                return Err(error);
+            }
+            core.runtime().sleep_until(until).await;
+        }
+    }
+
+    /// Runs a command on the server of the cursor, and copies the reply.
+    async fn run(
+        &self,
+        session: &mut SessionState<P>,
+        connection: &mut Option<PinnedConnection<P>>,
+        command: &[u8],
+        (deadline, operation_id): (Option<Instant>, i64),
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let core = &self.client.inner.core;
+        let pinned = match connection.take() {
+            Some(connection) => connection.resume(&self.client, deadline),
+            None => session.take_connection(&self.client, deadline),
+        };
+        let mut guard = match pinned {
+            Some(guard) => guard,
+            None => {
+                let limit = core.check_out_limit(deadline);
+                let checked_out = core.check_out_of(self.server.clone(), limit, deadline).await;
+                checked_out.map_err(|error| session.failed(error.into()))?
+            }
+        };
+        guard.set_operation_id(operation_id);
+        if self.client.is_paced(deadline) {
+            self.client.pace(&mut guard);
+        }
+        let command = connection::checked(command)?;
+        let outcome =
+            connection::run_once(&mut guard, &self.client, session, &self.database, command, None, false).await;
+        if outcome.is_ok() {
+            reply.clear();
+            reply.extend_from_slice(reply_of(&guard)?.as_bytes());
+        }
+        if self.is_pinned {
+            *connection = PinnedConnection::new(&self.client, guard, Pinned::Cursor);
+        } else {
+            session.keep(&self.client, guard);
+        }
+        outcome
+    }
+}
+
+impl<P: Platform> Batches<P> {
+    /// Waits for the next document, and returns its range in the last reply; `None` after the last
+    /// one.
+    pub(super) fn poll_document(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Range<usize>>, Error>> {
+        loop {
+            if !self.rest.is_empty() {
+                return Poll::Ready(self.take().map(Some));
+            }
+            if self.id == 0 {
+                return Poll::Ready(Ok(None));
+            }
+            let mut fetch = self.fetch.take().unwrap_or_else(|| self.fetch());
+            let Poll::Ready((session, connection, reply)) = fetch.as_mut().poll(context) else {
+                self.fetch = Some(fetch);
+                return Poll::Pending;
+            };
+            (self.session, self.connection) = (session, connection);
+            let outcome = self.take_reply(reply);
+            if self.id == 0 {
+                self.session.end(&self.origin.client);
+            }
+            outcome?;
+            if self.rest.is_empty() && self.id != 0 {
+                // The server may reply with empty batches at once, without end.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Requests the next batch.
+    fn fetch(&mut self) -> Fetch<P> {
+        let command = self.get_more();
+        let origin = Arc::clone(&self.origin);
+        let deadline = self.limit.deadline(&origin.client);
+        let (mut session, mut reply) = (core::mem::take(&mut self.session), core::mem::take(&mut self.reply));
+        let mut connection = self.connection.take();
+        Box::pin(async move {
+            let fetched = async {
+                origin.fetch(&mut session, &mut connection, &command?, deadline, &mut reply).await?;
+                Ok(reply)
+            };
+            let fetched = fetched.await;
+            (session, connection, fetched)
+        })
+    }
+
+    /// Takes the reply to a request for a batch.
+    pub(super) fn take_reply(&mut self, reply: Result<Vec<u8>, Error>) -> Result<(), Error> {
+        let outcome = reply.and_then(|reply| self.accept(reply));
+        if outcome.as_ref().is_err_and(is_gone) {
+            self.id = 0;
+        }
+        if self.id == 0 {
+            self.connection = None;
+        }
+        outcome
+    }
+
+    pub(super) fn get_more(&self) -> Result<Vec<u8>, Error> {
+        let comment = self.options.comment.as_ref().map(|comment| bson::doc! { "": comment.clone() }.to_vec());
+        let comment = comment.transpose().map_err(|error| Error::Bson(error.to_string()))?;
+        let comment = comment.as_deref().and_then(|bytes| RawDocument::new(bytes).ok()?.get("").ok()?);
+        let (id, options) = (self.id, &self.options);
+        let collection = collection(&self.origin.namespace, &self.origin.database);
+        let mut command = Vec::new();
+        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+            body.int64("getMore", id)?.str("collection", collection)?;
+            if let Some(count) = options.batch_size {
+                body.int64("batchSize", count.into())?;
+            }
+            if let Some(time) = options.max_await_time {
+                body.int64("maxTimeMS", i64::try_from(time.as_millis()).unwrap_or(i64::MAX))?;
+            }
+            comment.map_or(Ok(()), |comment| body.value("comment", comment).map(drop))
+        };
+        DocumentWriter::write(&mut command, write).map_err(|error| Error::Bson(error.to_string()))?;
+        Ok(command)
+    }
+
+    /// Takes the batch of a reply.
+    fn accept(&mut self, reply: Vec<u8>) -> Result<(), Error> {
+        let document = RawDocument::new(&reply).map_err(|error| Error::Bson(error.to_string()))?;
+        let batch = Batch::parse(document, "nextBatch")?;
+        if batch.namespace != self.origin.namespace {
+            return Err(Error::Cursor("the reply to getMore has another namespace than the cursor"));
+        }
+        if batch.id != 0 && batch.id != self.id {
+            return Err(Error::Cursor("the reply to getMore has another cursor id"));
+        }
+        self.id = batch.id;
+        self.rest = batch.elements;
+        self.reply = reply;
+        Ok(())
+    }
+
+    /// Closes the server's cursor, if it has one. A request for a batch is abandoned. If this future
+    /// is dropped, the cursor counts as open.
+    pub(super) async fn kill(&mut self) -> Result<(), Error> {
+        self.fetch = None;
+        let mut session = core::mem::take(&mut self.session);
+        let outcome = self.kill_in(&mut session).await;
+        session.end(&self.origin.client);
+        outcome
+    }
+
+    /// Closes the server's cursor, if it has one, and if its connection is not lost.
+    pub(super) async fn kill_in(&mut self, session: &mut SessionState<P>) -> Result<(), Error> {
+        let Origin { client, database, namespace, is_pinned, .. } = &*self.origin;
+        if self.id == 0 || (*is_pinned && self.connection.is_none()) {
+            return Ok(());
+        }
+        let command = kill_command(collection(namespace, database), self.id)?;
+        let deadline = client.kill_deadline(self.limit.timeout());
+        let limits = (deadline, client.operation_id());
+        let outcome = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply).await;
+        self.id = 0;
+        self.connection = None;
+        outcome
+    }
+
+    pub(super) fn kill_in_background(mut self: Box<Self>) {
+        let origin = Arc::clone(&self.origin);
+        self.fetch = None;
+        if self.id == 0 {
+            return self.session.end(&origin.client);
+        }
+        origin.client.in_background(async move {
+            let _: Result<(), Error> = self.kill().await;
+        });
+    }
+
+    /// Takes the next element of the batch, and returns the range of its document in the reply.
+    pub(super) fn take(&mut self) -> Result<Range<usize>, Error> {
+        let malformed = Error::Cursor("an element of the batch is no document");
+        let rest = self.reply.get(self.rest.clone()).unwrap_or_default();
+        let key_at = 1;
+        let key_len = rest.get(key_at..).and_then(|rest| rest.iter().position(|byte| *byte == 0));
+        let found = key_len.and_then(|key_len| {
+            let at = key_at + key_len + 1;
+            let (document, _) = RawDocument::split_first(rest.get(at..)?).ok()?;
+            (rest.first() == Some(&ElementType::Document.tag())).then(|| at..at + document.as_bytes().len())
+        });
+        let Some(found) = found else {
+            self.rest.start = self.rest.end;
+            return Err(malformed);
+        };
+        let document = self.rest.start + found.start..self.rest.start + found.end;
+        self.rest.start = document.end;
+        Ok(document)
+    }
+}

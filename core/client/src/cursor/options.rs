@@ -1,0 +1,102 @@
+//! The options of a cursor.
+//!
+//! Read first: Run Command, "Cursor related commands"; Client Side Operations Timeout, "Cursors".
+
+use crate::Error;
+use core::time::Duration;
+use poolhouse_wire::bson::{RawDocument, RawValue};
+
+/// The commands to which the time limit of a cursor applies.
+///
+/// Source: Client Side Operations Timeout, "Cursors".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimeoutMode {
+    /// `ITERATION`: to the first command, and again to each further batch. The server receives no
+    /// `maxTimeMS`, because it would apply that to the whole cursor.
+    #[default]
+    Iteration,
+    /// `CURSOR_LIFETIME`: to the first command and all further batches together, for cursors that are
+    /// not tailable. The first command has `maxTimeMS`. After the limit, the documents of the last
+    /// batch are still returned; the next request for a batch fails, and nothing is sent but
+    /// `killCursors`, which has its own limit.
+    CursorLifetime,
+}
+
+/// The options of the `getMore` commands of a [`Cursor`](super::Cursor).
+///
+/// Source: Run Command, "Cursor related commands".
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct CursorOptions {
+    /// `batchSize`: the maximum number of documents of a further batch; `None` leaves it to the
+    /// server. The size of the first batch is in the command that creates the cursor.
+    pub batch_size: Option<u32>,
+    /// How long the server waits for documents of a tailable cursor with `awaitData`, such as that
+    /// of a change stream; `None` leaves it to the server. It must be below the time limit for each
+    /// batch, if there is one.
+    pub max_await_time: Option<Duration>,
+    /// `comment`: any value, for the server's log and profiler.
+    pub comment: Option<bson::Bson>,
+    /// Whether the timeout of the command, or that of the client, applies to each batch or to all.
+    /// [`TimeoutMode::CursorLifetime`] needs a timeout, and a cursor that is not tailable. Default
+    /// [`TimeoutMode::Iteration`].
+    pub timeout_mode: TimeoutMode,
+}
+
+impl CursorOptions {
+    /// The default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { batch_size: None, max_await_time: None, comment: None, timeout_mode: TimeoutMode::Iteration }
+    }
+
+    /// See [`batch_size`](#structfield.batch_size).
+    #[must_use]
+    pub fn batch_size(self, documents: u32) -> Self {
+        Self { batch_size: Some(documents), ..self }
+    }
+
+    /// See [`max_await_time`](#structfield.max_await_time).
+    #[must_use]
+    pub fn max_await_time(self, time: Duration) -> Self {
+        Self { max_await_time: Some(time), ..self }
+    }
+
+    /// See [`comment`](#structfield.comment).
+    #[must_use]
+    pub fn comment(self, comment: impl Into<bson::Bson>) -> Self {
+        Self { comment: Some(comment.into()), ..self }
+    }
+
+    /// See [`timeout_mode`](#structfield.timeout_mode).
+    #[must_use]
+    pub fn timeout_mode(self, mode: TimeoutMode) -> Self {
+        Self { timeout_mode: mode, ..self }
+    }
+
+    /// Checks that the options agree with each other, with the command and with its timeout.
+    pub(super) fn check(&self, command: RawDocument<'_>, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.timeout_mode == TimeoutMode::CursorLifetime {
+            if timeout.is_none() {
+                return Err(Error::Cursor("timeout_mode CursorLifetime needs a timeout"));
+            }
+            if self.max_await_time.is_some() || is_tailable(command) {
+                return Err(Error::Cursor("a tailable cursor has no timeout_mode CursorLifetime"));
+            }
+        }
+        if timeout.is_some_and(|timeout| self.max_await_time.is_some_and(|time| time >= timeout)) {
+            return Err(Error::Cursor("max_await_time must be below the timeout"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a command creates a tailable cursor: by the option of `find`, or as a change stream.
+fn is_tailable(command: RawDocument<'_>) -> bool {
+    let get = |key| command.get(key).ok().flatten();
+    let first =
+        get("pipeline").and_then(RawValue::as_array).and_then(|stages| stages.iter().next()?.ok()?.as_document());
+    let is_change_stream = first.is_some_and(|stage| stage.get("$changeStream").is_ok_and(|it| it.is_some()));
+    is_change_stream || get("tailable").and_then(RawValue::as_flag).unwrap_or(false)
+}

@@ -1,0 +1,148 @@
+//! Cursors in a session of the application.
+//!
+//! Read first: Driver Sessions, on cursors.
+
+use super::CursorOptions;
+use super::batches::Batches;
+use crate::{ClientSession, CommandOptions, Error, Platform};
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Range;
+use poolhouse_driver::yield_now;
+use serde::de::DeserializeOwned;
+
+/// A cursor in a [`ClientSession`]: as [`Cursor`](super::Cursor), but it borrows the session, and has the session's
+/// transaction or snapshot.
+///
+/// Dropping it closes the server's cursor in the background; in a transaction, the server closes it
+/// at the end of the transaction. A future of [`try_next`](Self::try_next) that is dropped while it
+/// waits for a batch ends the cursor, because the batch is lost.
+#[must_use = "a cursor that is dropped is closed on its server"]
+pub struct SessionCursor<'s, P: Platform, T = bson::Document> {
+    session: &'s mut ClientSession<P>,
+    /// `None` after its end.
+    batches: Option<Box<Batches<P>>>,
+    /// A request for a batch has begun, and has not ended.
+    is_fetching: bool,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<P: Platform> ClientSession<P> {
+    /// Runs a command that replies with a cursor in this session, as [`Client::run_cursor_command`](crate::Client::run_cursor_command)
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_cursor_command`](crate::Client::run_cursor_command) and [`ClientSession::run_command`].
+    pub async fn run_cursor_command<T>(
+        &mut self,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+        cursor_options: CursorOptions,
+    ) -> Result<SessionCursor<'_, P, T>, Error> {
+        let begun = self.client.begin_cursor(&mut self.state, database, command, options, cursor_options).await;
+        let batches = Some(Box::new(begun?));
+        Ok(SessionCursor { session: self, batches, is_fetching: false, item: PhantomData })
+    }
+}
+
+impl<P: Platform, T> SessionCursor<'_, P, T> {
+    /// Returns the next document, as [`Cursor::try_next`](super::Cursor::try_next) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::try_next`](super::Cursor::try_next); [`Error::Cursor`] if an earlier future of this function was dropped
+    /// while it waited for a batch.
+    pub async fn try_next(&mut self) -> Result<Option<T>, Error>
+    where
+        T: DeserializeOwned,
+    {
+        let Some(document) = self.next_raw().await? else { return Ok(None) };
+        bson::deserialize_from_slice(document.as_bytes()).map(Some).map_err(|error| Error::Bson(error.to_string()))
+    }
+
+    /// Returns the next document as its bytes, as [`Cursor::next_raw`](super::Cursor::next_raw) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`SessionCursor::try_next`].
+    pub async fn next_raw(&mut self) -> Result<Option<&bson::RawDocument>, Error> {
+        let document = match self.next_range().await {
+            Ok(Some(document)) => document,
+            Ok(None) => {
+                self.batches = None;
+                return Ok(None);
+            }
+            Err(error) => {
+                self.end();
+                return Err(error);
+            }
+        };
+        let bytes = self.batches.as_ref().and_then(|batches| batches.reply.get(document)).unwrap_or_default();
+        bson::RawDocument::from_bytes(bytes).map(Some).map_err(|error| Error::Bson(error.to_string()))
+    }
+
+    /// Closes the cursor, and waits until its server has closed it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::close`](super::Cursor::close).
+    pub async fn close(mut self) -> Result<(), Error> {
+        let Some(batches) = &mut self.batches else { return Ok(()) };
+        let outcome = batches.kill_in(&mut self.session.state).await;
+        self.batches = None;
+        outcome
+    }
+
+    /// Waits for the next document, and returns its range in the last reply.
+    async fn next_range(&mut self) -> Result<Option<Range<usize>>, Error> {
+        let Some(batches) = &mut self.batches else { return Ok(None) };
+        if self.is_fetching {
+            return Err(Error::Cursor("a request for a batch was dropped before its reply"));
+        }
+        while batches.rest.is_empty() {
+            if batches.id == 0 {
+                return Ok(None);
+            }
+            let command = batches.get_more()?;
+            let origin = Arc::clone(&batches.origin);
+            let state = &mut self.session.state;
+            let deadline = batches.limit.deadline(&origin.client);
+            let deadline = deadline.into_iter().chain(state.transaction_deadline()).min();
+            let mut reply = core::mem::take(&mut batches.reply);
+            self.is_fetching = true;
+            let fetched = origin.fetch(state, &mut batches.connection, &command, deadline, &mut reply).await;
+            self.is_fetching = false;
+            batches.take_reply(fetched.map(|()| reply))?;
+            if batches.rest.is_empty() && batches.id != 0 {
+                // The server may reply with empty batches at once, without end.
+                yield_now().await;
+            }
+        }
+        batches.take().map(Some)
+    }
+
+    fn end(&mut self) {
+        let Some(batches) = self.batches.take() else { return };
+        if !self.session.in_transaction() {
+            batches.kill_in_background();
+        }
+    }
+}
+
+impl<P: Platform, T> Drop for SessionCursor<'_, P, T> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<P: Platform, T> fmt::Debug for SessionCursor<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.batches.as_ref().map(|batches| &batches.origin.namespace);
+        f.debug_struct("SessionCursor").field("namespace", &namespace).finish_non_exhaustive()
+    }
+}
