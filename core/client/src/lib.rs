@@ -299,8 +299,8 @@ impl<P: Platform> Client<P> {
         servers
     }
 
-    /// Subscribes to all events from now on, except those of commands
-    /// ([`EventKinds::COMMANDS`]). For a reader that lags behind, the subscription keeps
+    /// Subscribes to all events from now on, except those of commands and of selections
+    /// ([`EventKinds::ALL`]). For a reader that lags behind, the subscription keeps
     /// up to 1,024 events ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of server descriptions
     /// ([`SUBSCRIPTION_BYTES`](poolhouse_driver::SUBSCRIPTION_BYTES)).
     #[must_use]

@@ -324,8 +324,10 @@ impl<P: Platform> Client<P> {
             max_adaptive_retries: options.max_adaptive_retries,
             enable_overload_retargeting: options.enable_overload_retargeting,
         };
-        let mut attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
-        let operation_id = self.operation_id();
+        let (operation_id, kinds) = self.operation();
+        let name = if is_commit { "commitTransaction" } else { "abortTransaction" };
+        let attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
+        let mut attempts = attempts.named(name, operation_id, kinds);
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,

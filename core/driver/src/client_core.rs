@@ -471,9 +471,10 @@ impl<R: Runtime> ClientCore<R> {
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
-        let Some(server) = self.suitable_server(request)? else {
+        let operation = self.operation();
+        let Some(server) = self.suitable_server(operation, request)? else {
             let limit = self.check_out_limit(deadline);
-            let server = self.wait_for_server(request, limit).await?;
+            let server = self.wait_for_server(operation, request, limit).await?;
             return CheckingOut::new(self, server, limit, deadline).await;
         };
         let mut checking_out = CheckingOut::new(self, server, None, deadline);
