@@ -17,6 +17,8 @@ pub use super::{
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};
 pub use crate::pool::{Manager, PoolError, PoolStatus};
+#[cfg(feature = "tracing")]
+pub use crate::spans::TracingOptions;
 #[cfg(feature = "tls")]
 pub use crate::tls::{Authorities, FileFault, TlsError, TlsOptions, TlsWarning};
 pub use bson;

@@ -180,7 +180,10 @@ impl<P: Platform> Client<P> {
             session.keep(self, guard);
             value
         };
-        self.run_then(session, database, command, options, true, finish).await
+        match self.operation_span(database, command) {
+            None => self.run_then(session, database, command, options, true, finish).await,
+            Some(span) => Box::pin(span.run(self.run_then(session, database, command, options, true, finish))).await,
+        }
     }
 
     /// Runs a command in a session, and calls `finish` with the connection that has its reply.

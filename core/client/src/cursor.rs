@@ -121,8 +121,11 @@ impl<P: Platform> Client<P> {
         let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             begin(self, guard, session, database, timeout).await
         };
-        let First { server, namespace, id, reply, rest, connection } =
-            self.run_then(session, database, &command, options, false, begin).await?;
+        let first = match self.operation_span(database, &command) {
+            None => self.run_then(session, database, &command, options, false, begin).await,
+            Some(span) => Box::pin(span.run(self.run_then(session, database, &command, options, false, begin))).await,
+        };
+        let First { server, namespace, id, reply, rest, connection } = first?;
         let is_pinned = connection.is_some();
         let (client, database) = (self.clone(), database.to_owned());
         Ok(Batches {
@@ -468,6 +471,20 @@ impl<P: Platform> Origin<P> {
         deadline: Option<Instant>,
         reply: &mut Vec<u8>,
     ) -> Result<(), Error> {
+        match self.client.operation_span(&self.database, command) {
+            None => self.fetch_within(session, connection, command, deadline, reply).await,
+            Some(span) => Box::pin(span.run(self.fetch_within(session, connection, command, deadline, reply))).await,
+        }
+    }
+
+    async fn fetch_within(
+        &self,
+        session: &mut SessionState<P>,
+        connection: &mut Option<PinnedConnection<P>>,
+        command: &[u8],
+        deadline: Option<Instant>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let (core, options) = (&self.client.inner.core, self.client.options());
         let retries_max = if options.retry_reads { options.max_adaptive_retries } else { 0 };
         let operation_id = self.client.operation_id();
@@ -644,7 +661,13 @@ impl<P: Platform> Batches<P> {
         let command = kill_command(collection(namespace, database), self.id)?;
         let deadline = client.kill_deadline(self.timeout);
         let limits = (deadline, client.operation_id());
-        let outcome = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply).await;
+        let outcome = match client.operation_span(database, &command) {
+            None => self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply).await,
+            Some(span) => {
+                let running = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply);
+                Box::pin(span.run(running)).await
+            }
+        };
         self.id = 0;
         self.connection = None;
         outcome

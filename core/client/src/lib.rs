@@ -43,6 +43,11 @@ mod platform;
 pub mod pool;
 mod resolver;
 mod session;
+#[cfg(feature = "tracing")]
+pub mod spans;
+#[cfg(not(feature = "tracing"))]
+#[path = "spans/off.rs"]
+mod spans;
 mod srv;
 mod tasks;
 #[cfg(test)]

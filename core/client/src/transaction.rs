@@ -6,6 +6,7 @@
 use super::connection::{self, Parts};
 use super::session::{Additions, SessionState, max_time_ms};
 use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -317,6 +318,20 @@ impl<P: Platform> Client<P> {
         is_commit: bool,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
+        let name = if is_commit { "commitTransaction" } else { "abortTransaction" };
+        match self.transaction_end_span(name) {
+            None => self.end_transaction_within(session, (is_commit, name), deadline).await,
+            Some(span) => Box::pin(span.run(self.end_transaction_within(session, (is_commit, name), deadline))).await,
+        }
+    }
+
+    /// - `name`: the name of the command.
+    async fn end_transaction_within(
+        &self,
+        session: &mut SessionState<P>,
+        (is_commit, name): (bool, &str),
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
         let options = self.options();
         let policy = RetryPolicy {
             enabled: true,
@@ -325,7 +340,6 @@ impl<P: Platform> Client<P> {
             enable_overload_retargeting: options.enable_overload_retargeting,
         };
         let (operation_id, kinds) = self.operation();
-        let name = if is_commit { "commitTransaction" } else { "abortTransaction" };
         let attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
         let mut attempts = attempts.named(name, operation_id, kinds);
         loop {

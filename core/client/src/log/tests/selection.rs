@@ -38,7 +38,8 @@ fn messages(options: LogOptions) -> (Vec<Captured>, String) {
 fn structured_messages_have_the_fields_of_the_specification() {
     let (seen, topology) = messages(LogOptions::DEFAULT);
     let failure = OperationError::Closed.to_string();
-    let expected: [(Level, &str, &[(&str, capture::Value)]); 6] = [
+    type Message<'a> = (Level, &'a str, &'a [(&'a str, capture::Value)]);
+    let expected: [Message<'_>; 6] = [
         (Level::DEBUG, "Server selection started", &[]),
         (Level::INFO, "Waiting for suitable server to become available", &[("remainingTimeMS", 1500_u64.into())]),
         (Level::INFO, "Waiting for suitable server to become available", &[]),
