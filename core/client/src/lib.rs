@@ -313,8 +313,9 @@ impl<P: Platform> Client<P> {
         self.subscribe_to(EventKinds::ALL)
     }
 
-    /// Subscribes to the events of these kinds. Without [`EventKinds::CHECK_OUTS`], a check-out emits
-    /// no event, and costs some ten instructions more than without a subscription.
+    /// Subscribes to the events of these kinds. Without [`EventKinds::CHECK_OUTS`] and
+    /// [`EventKinds::SELECTIONS`], a check-out that does not wait emits no event, and costs some ten
+    /// instructions more than without a subscription.
     #[must_use]
     pub fn subscribe_to(&self, kinds: EventKinds) -> Subscription {
         self.inner.core.events().subscribers().subscribe(kinds, SUBSCRIPTION_EVENTS, |_| true)

@@ -216,7 +216,8 @@ impl core::fmt::Display for Event {
 /// connection or an action.
 pub trait Publish: Clone {
     /// The kinds of events that have a subscriber. Others are not published. Without
-    /// [`EventKinds::CHECK_OUTS`] among them, a check-out emits no event and reads no clock for one.
+    /// [`EventKinds::CHECK_OUTS`] and [`EventKinds::SELECTIONS`] among them, a check-out that finds a
+    /// connection emits no event and reads no clock for one.
     fn kinds(&self) -> EventKinds;
 
     /// Stores an event.

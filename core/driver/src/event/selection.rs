@@ -20,7 +20,8 @@ pub struct SelectionEvent<'a> {
     pub stage: SelectionStage<'a>,
     /// The requirements for the server: `write`, or `read from` and the read preference.
     pub selector: &'a str,
-    /// The name of the command; `None` for a check-out by the application, and for a warm-up.
+    /// The name of the command; `None` for a check-out that belongs to no command of the application,
+    /// and for a warm-up.
     pub operation: Option<&'a str>,
     /// The id of the operation, which the events of its commands have too; `None` if the operation has
     /// no name.
