@@ -203,22 +203,23 @@ impl<R: Runtime> ClientCore<R> {
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
-        match self.suitable_server(operation, request)? {
-            Some(server) => Ok(server),
-            None => self.wait_for_server(operation, request, deadline).await,
+        if !operation.is_observed() {
+            if let Some(server) = self.suitable_server(request)? {
+                return Ok(server);
+            }
         }
+        self.wait_for_server(operation, request, deadline).await
     }
 
-    /// Returns a suitable server if that needs no waiting, the request is plain, and the selection has
-    /// no events.
+    /// Returns a suitable server if that needs no waiting and the request is plain. Without events of
+    /// the selection.
     #[inline]
     pub(super) fn suitable_server(
         &self,
-        operation: Operation<'_>,
         request: &SelectionRequest<'_>,
     ) -> Result<Option<R::ServerHandle>, OperationError> {
         self.check_fork()?;
-        if operation.is_observed() || !request.is_plain() {
+        if !request.is_plain() {
             return Ok(None);
         }
         Ok(self.state.with(|state| state.sole(request).or_else(|| state.choose(request, || self.runtime().entropy()))))
@@ -290,7 +291,9 @@ impl SelectionRequest<'_> {
     /// Whether the servers in its latency window can be kept.
     fn is_plain(&self) -> bool {
         let options = self.criteria.read_preference().options();
-        self.deprioritized.is_empty() && options.tag_sets.is_empty() && options.max_staleness_seconds.is_none()
+        let has_staleness = usize::from(options.max_staleness_seconds.is_some());
+        // One branch for all three: each check-out evaluates this.
+        self.deprioritized.len() | options.tag_sets.len() | has_staleness == 0
     }
 }
 

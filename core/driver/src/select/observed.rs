@@ -36,8 +36,13 @@ impl<'a> Operation<'a> {
 }
 
 impl<R: Runtime> ClientCore<R> {
-    /// An operation without a name that begins now.
+    /// Whether a selection that begins now has events.
     #[inline]
+    pub(crate) fn observes_selections(&self) -> bool {
+        self.events().kinds().intersects(EventKinds::SELECTIONS)
+    }
+
+    /// An operation without a name that begins now.
     pub(crate) fn operation(&self) -> Operation<'static> {
         Operation { name: None, kinds: self.events().kinds() }
     }

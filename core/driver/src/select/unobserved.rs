@@ -22,6 +22,11 @@ impl Operation<'_> {
 
 impl<R: Runtime> ClientCore<R> {
     #[inline]
+    pub(crate) const fn observes_selections(&self) -> bool {
+        false
+    }
+
+    #[inline]
     pub(crate) const fn operation(&self) -> Operation<'static> {
         Operation(PhantomData)
     }
