@@ -18,6 +18,8 @@ pub use super::{
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};
 pub use crate::pool::{Manager, PoolError, PoolStatus};
+#[cfg(feature = "tracing")]
+pub use crate::spans::TracingOptions;
 #[cfg(feature = "tls")]
 pub use crate::tls::{Authorities, FileFault, TlsError, TlsOptions, TlsWarning};
 pub use bson;
@@ -37,8 +39,8 @@ pub use poolhouse_core::topology::{
 pub use poolhouse_core::{Cause, CertificateFault, ConfigError, Instant, ObjectId, Reason, ServerType};
 pub use poolhouse_driver::{
     CheckOutFailure, CommandEvent, CommandStage, Event, EventKinds, EventRef, ExchangeError, ForkReset, LoginFailure,
-    LoginReport, Notice, OperationError, OwnedCommandEvent, PoolSnapshot, SUBSCRIPTION_EVENTS, SelectionReport,
-    ServerAddress, Subscription,
+    LoginReport, Notice, OperationError, OwnedCommandEvent, OwnedSelectionEvent, PoolSnapshot, SUBSCRIPTION_EVENTS,
+    SelectionEvent, SelectionReport, SelectionStage, ServerAddress, Subscription,
 };
 pub use poolhouse_uri::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
 pub use poolhouse_uri::{Compressor, UriError, UriErrorKind, UriWarning, W};

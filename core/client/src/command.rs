@@ -190,7 +190,11 @@ impl<P: Platform> Client<P> {
             value
         };
         let deadline = self.deadline(options.timeout.or(self.options().timeout));
-        self.run_then(session, database, command, options, (deadline, true), finish).await
+        let limit = (deadline, true);
+        match self.operation_span(database, command) {
+            None => self.run_then(session, database, command, options, limit, finish).await,
+            Some(span) => Box::pin(span.run(self.run_then(session, database, command, options, limit, finish))).await,
+        }
     }
 
     /// Runs a command in a session, and calls `finish` with the connection that has its reply.
@@ -236,11 +240,12 @@ impl<P: Platform> Client<P> {
         let is_timed = is_timed && deadline.is_some();
         let mut policy = self.retry_policy(retry, shape.in_transaction);
         policy.enabled &= options.retry;
-        let mut attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
+        let (operation_id, kinds) = self.operation();
+        let attempts = self.inner.core.attempts::<Error>(self.criteria(read_preference), deadline, policy);
+        let mut attempts = attempts.named(shape.name, operation_id, kinds);
         let is_write = shape.retry == Retry::Write && !shape.has_session && !in_transaction;
         let numbered = is_write && self.options().retry_writes && options.retry;
         let mut txn_number = None;
-        let operation_id = self.operation_id();
         loop {
             let taken = if session.own.is_some() {
                 Box::pin(self.next_in(session, &mut attempts, deadline, false)).await
@@ -293,14 +298,21 @@ impl<P: Platform> Client<P> {
         }
     }
 
-    /// Returns the id of an operation that begins now, for the events of its commands. Request ids
-    /// have 32 bits, so it differs from all of them. 0 if the events have no subscriber.
-    pub(super) fn operation_id(&self) -> i64 {
+    /// Returns the id of an operation that begins now, and the kinds of events with a subscriber. Request
+    /// ids have 32 bits, so it differs from all of them. 0 if the events of its commands and of its
+    /// selections have no subscriber.
+    pub(super) fn operation(&self) -> (i64, EventKinds) {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        if !self.inner.core.events().kinds().intersects(EventKinds::COMMANDS) {
-            return 0;
+        let kinds = self.inner.core.events().kinds();
+        if !kinds.intersects(EventKinds::COMMANDS | EventKinds::SELECTIONS | EventKinds::SELECTION_WAITS) {
+            return (0, kinds);
         }
-        1 << 32 | i64::from(NEXT.fetch_add(1, Ordering::Relaxed))
+        (1 << 32 | i64::from(NEXT.fetch_add(1, Ordering::Relaxed)), kinds)
+    }
+
+    /// [`Client::operation`] without the kinds, for an operation that selects no server.
+    pub(super) fn operation_id(&self) -> i64 {
+        self.operation().0
     }
 
     /// Returns the retry policy of a command. If the client does not know whether the command reads

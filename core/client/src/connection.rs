@@ -162,6 +162,18 @@ impl<'c, P: Platform> Connection<'c, P> {
         command: &[u8],
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        match self.client.operation_span(database, command) {
+            None => self.run_within(database, command, read).await,
+            Some(span) => Box::pin(span.run(self.run_within(database, command, read))).await,
+        }
+    }
+
+    async fn run_within<T>(
+        &mut self,
+        database: &str,
+        command: &[u8],
+        read: fn(RawDocument<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let command = checked(command)?;
         let pairs = self.read_preference.as_deref().map(OwnedReadPreference::pairs).unwrap_or_default();
         let tag_sets = tag_sets(&pairs);
@@ -251,28 +263,38 @@ pub(super) async fn exchange<P: Platform>(
     let mut parts = *parts;
     loop {
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| session.write(client, body, &parts);
-        let outcome = if parts.has_reply {
-            guard.run_command(parts.database, write).await.map(drop)
-        } else {
-            guard.send_command(parts.database, write).await
+        let span = client.command_span(guard, &parts);
+        let sending = async {
+            if parts.has_reply {
+                guard.run_command(parts.database, write).await.map(drop)
+            } else {
+                guard.send_command(parts.database, write).await
+            }
+        };
+        let outcome = match &span {
+            None => sending.await,
+            Some(span) => Box::pin(span.run(sending)).await,
         };
         if let (Ok(()) | Err(OperationError::Command { .. }), Some(reply)) = (&outcome, guard.reply()) {
             session.handle_reply(client, reply, &parts.additions);
         }
-        return match outcome {
+        let result = match outcome {
             Ok(()) if write_errors_in_reply || !guard.has_write_errors() => {
                 session.handle_success();
                 Ok(())
             }
             Ok(()) => Err(Error::Write(Box::new(WriteError::new(guard.server().address(), document_of(guard))))),
-            Err(OperationError::Command { code, .. }) => {
-                if code == KEY_NOT_FOUND && parts.additions.forget_cluster_time(client) {
-                    continue;
-                }
-                Err(refusal(guard, code))
-            }
+            Err(OperationError::Command { code, .. }) => Err(refusal(guard, code)),
             Err(error) => Err(Error::Operation(error)),
         };
+        if let Some(span) = &span {
+            span.record(result.as_ref().err(), guard.reply());
+        }
+        match result {
+            Err(Error::Command(error))
+                if error.code == KEY_NOT_FOUND && parts.additions.forget_cluster_time(client) => {}
+            result => return result,
+        }
     }
 }
 

@@ -93,8 +93,12 @@ impl<P: Platform> Client<P> {
         let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             begin(self, guard, session, database, timeout).await
         };
-        let First { server, namespace, id, reply, rest, connection } =
-            self.run_then(session, database, &command, options, (deadline, is_timed), begin).await?;
+        let timed = (deadline, is_timed);
+        let first = match self.operation_span(database, &command) {
+            None => self.run_then(session, database, &command, options, timed, begin).await,
+            Some(span) => Box::pin(span.run(self.run_then(session, database, &command, options, timed, begin))).await,
+        };
+        let First { server, namespace, id, reply, rest, connection } = first?;
         let is_pinned = connection.is_some();
         let (client, database) = (self.clone(), database.to_owned());
         Ok(Batches {

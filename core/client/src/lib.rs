@@ -43,6 +43,11 @@ mod platform;
 pub mod pool;
 mod resolver;
 mod session;
+#[cfg(feature = "tracing")]
+pub mod spans;
+#[cfg(not(feature = "tracing"))]
+#[path = "spans/off.rs"]
+mod spans;
 mod srv;
 mod tasks;
 #[cfg(test)]
@@ -302,8 +307,8 @@ impl<P: Platform> Client<P> {
         servers
     }
 
-    /// Subscribes to all events from now on, except those of commands
-    /// ([`EventKinds::COMMANDS`]). For a reader that lags behind, the subscription keeps
+    /// Subscribes to all events from now on, except those of commands and of selections
+    /// ([`EventKinds::ALL`]). For a reader that lags behind, the subscription keeps
     /// up to 1,024 events ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of server descriptions
     /// ([`SUBSCRIPTION_BYTES`](poolhouse_driver::SUBSCRIPTION_BYTES)).
     #[must_use]
@@ -311,8 +316,9 @@ impl<P: Platform> Client<P> {
         self.subscribe_to(EventKinds::ALL)
     }
 
-    /// Subscribes to the events of these kinds. Without [`EventKinds::CHECK_OUTS`], a check-out emits
-    /// no event, and costs some ten instructions more than without a subscription.
+    /// Subscribes to the events of these kinds. Without [`EventKinds::CHECK_OUTS`] and
+    /// [`EventKinds::SELECTIONS`], a check-out that does not wait emits no event, and costs some ten
+    /// instructions more than without a subscription.
     #[must_use]
     pub fn subscribe_to(&self, kinds: EventKinds) -> Subscription {
         self.inner.core.events().subscribers().subscribe(kinds, SUBSCRIPTION_EVENTS, |_| true)

@@ -1,13 +1,14 @@
-//! Log messages of pools, topology, heartbeats and commands, as events of the [`tracing`] crate
-//! (feature `tracing`).
+//! Log messages of pools, topology, heartbeats, server selection and commands, as events of the
+//! [`tracing`] crate (feature `tracing`).
 //!
 //! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null
 //! Values from Log Messages"; CMAP, "Connection Pool Logging"; SDAM Logging and Monitoring, "Log
-//! Messages" (LOG-21..40).
+//! Messages" (LOG-21..40); Server Selection, "Logging".
 //!
 //! Each message is one event at level *debug*: it is for diagnosis, and an error that the caller
-//! receives is not logged again at a higher level (LOG-38). Its target is its component,
-//! [`CONNECTION`], [`TOPOLOGY`] or [`COMMAND`]: any subscriber can filter by it
+//! receives is not logged again at a higher level (LOG-38). The message of an operation that waits
+//! for a suitable server has the level *info*. The target of a message is its component,
+//! [`CONNECTION`], [`TOPOLOGY`], [`SERVER_SELECTION`] or [`COMMAND`]: any subscriber can filter by it
 //! (`RUST_LOG=poolhouse::connection=debug`). The fields have the names of the specification:
 //! `message`, `serverHost`, `serverPort`, `driverConnectionId`, `durationMS` (a float),
 //! `topologyId`. A field with an unknown value is left out.
@@ -27,11 +28,12 @@
 //!
 //! The messages of commands contain the command and its reply, that is, data of the application,
 //! unless they may contain a password:
-//! [`CommandEvent::document`](poolhouse_driver::CommandEvent#structfield.document).
+//! [`CommandEvent::document`](poolhouse_driver::CommandEvent#structfield.document). Those of server
+//! selection contain the description of the topology, once for each start and end.
 //!
 //! # Warnings
 //!
-//! The specification requires *debug* for its messages. For operators there are further lines at
+//! The specifications require these levels for their messages. For operators there are further lines at
 //! *warn* and *info*, of the component [`DEPLOYMENT`]. They are plain text, one line for each fact,
 //! however many pools and monitors observe the fact.
 //!
@@ -70,6 +72,7 @@ mod command;
 mod deployment;
 mod emit;
 mod queue;
+mod selection;
 mod srv;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -97,6 +100,8 @@ use tracing::level_filters::LevelFilter;
 pub const CONNECTION: &str = "poolhouse::connection";
 /// The target of messages of commands: the component "command".
 pub const COMMAND: &str = "poolhouse::command";
+/// The target of messages of server selection: the component "serverSelection".
+pub const SERVER_SELECTION: &str = "poolhouse::serverSelection";
 /// The target of messages of topologies and heartbeats: the component "topology".
 pub const TOPOLOGY: &str = "poolhouse::topology";
 /// The target of the lines for operators: servers that are down, primaries that are lost and found.
@@ -114,6 +119,8 @@ pub struct LogOptions {
     pub command: LevelFilter,
     /// The most verbose level of messages of pools. Default all levels.
     pub connection: LevelFilter,
+    /// The most verbose level of messages of server selection. Default all levels.
+    pub server_selection: LevelFilter,
     /// The most verbose level of messages of topologies and heartbeats. Default all levels.
     pub topology: LevelFilter,
     /// The most verbose level of lines for operators. Default all levels.
@@ -145,6 +152,7 @@ impl LogOptions {
     pub const DEFAULT: Self = Self {
         command: LevelFilter::TRACE,
         connection: LevelFilter::TRACE,
+        server_selection: LevelFilter::TRACE,
         topology: LevelFilter::TRACE,
         deployment: LevelFilter::TRACE,
         heartbeat_replies: false,
@@ -157,15 +165,17 @@ impl LogOptions {
     pub const OFF: Self = Self {
         command: LevelFilter::OFF,
         connection: LevelFilter::OFF,
+        server_selection: LevelFilter::OFF,
         topology: LevelFilter::OFF,
         deployment: LevelFilter::OFF,
         ..Self::DEFAULT
     };
 
     /// The defaults, changed by environment variables: `MONGODB_LOG_COMMAND`,
-    /// `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for components without a
-    /// variable and for the lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or
-    /// `unlimited`). An invalid value counts as not set (LOG-34).
+    /// `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_SERVER_SELECTION`, `MONGODB_LOG_TOPOLOGY`,
+    /// `MONGODB_LOG_ALL` for components without a variable and for the lines for operators, and
+    /// `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). An invalid value counts as not set
+    /// (LOG-34).
     ///
     /// - `variable`: returns the value of an environment variable.
     ///
@@ -179,13 +189,14 @@ impl LogOptions {
         let all = level("MONGODB_LOG_ALL").unwrap_or(LevelFilter::TRACE);
         let command = level("MONGODB_LOG_COMMAND").unwrap_or(all);
         let connection = level("MONGODB_LOG_CONNECTION").unwrap_or(all);
+        let server_selection = level("MONGODB_LOG_SERVER_SELECTION").unwrap_or(all);
         let topology = level("MONGODB_LOG_TOPOLOGY").unwrap_or(all);
         let length = variable("MONGODB_LOG_MAX_DOCUMENT_LENGTH").and_then(|value| {
             let value = value.as_ref().trim();
             if value.eq_ignore_ascii_case("unlimited") { Some(usize::MAX) } else { value.parse().ok() }
         });
         let document_length_max = length.unwrap_or(Self::DEFAULT.document_length_max);
-        Self { command, connection, topology, deployment: all, document_length_max, ..Self::DEFAULT }
+        Self { command, connection, server_selection, topology, deployment: all, document_length_max, ..Self::DEFAULT }
     }
 }
 
@@ -282,6 +293,7 @@ impl Logs {
             | when(self.warns_of_topology(), EventKinds::TOPOLOGY)
             | when(self.logs_deployment(), EventKinds::POOLS | EventKinds::TOPOLOGY)
             | self.command_kinds()
+            | self.selection_kinds()
     }
 
     /// Whether a subscriber receives this fact about the deployment.

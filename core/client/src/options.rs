@@ -15,6 +15,8 @@ use super::srv::Srv;
 use super::{Error, SetupError};
 #[cfg(feature = "tracing")]
 use crate::log::LogOptions;
+#[cfg(feature = "tracing")]
+use crate::spans::TracingOptions;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use alloc::borrow::ToOwned;
@@ -154,6 +156,10 @@ pub struct ClientOptions {
     /// [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]
     pub log: LogOptions,
+    /// Whether operations and commands have spans, and what these contain. The default is read from the
+    /// environment: see [`TracingOptions::from_environment`].
+    #[cfg(feature = "tracing")]
+    pub tracing: TracingOptions,
     /// `compressors`: the compressors for messages, in order of preference. The first one that the
     /// server also supports is used; without one, messages are not compressed. Compressors that are
     /// not compiled in (features `compression`, `zstd`) are ignored. Default none.
@@ -201,7 +207,9 @@ impl ClientOptions {
             socket_timeout: None,
             drain_timeout: DRAIN_TIMEOUT,
             #[cfg(feature = "tracing")]
-            log: environment_log(),
+            log: LogOptions::from_environment(environment),
+            #[cfg(feature = "tracing")]
+            tracing: TracingOptions::from_environment(environment),
             compressors: Compressors::NONE,
             zlib_compression_level: None,
             warnings: Vec::new(),
@@ -320,7 +328,9 @@ impl ClientOptions {
             socket_timeout: uri.socket_timeout(),
             drain_timeout: DRAIN_TIMEOUT,
             #[cfg(feature = "tracing")]
-            log: environment_log(),
+            log: LogOptions::from_environment(environment),
+            #[cfg(feature = "tracing")]
+            tracing: TracingOptions::from_environment(environment),
             compressors: uri.compressors().iter().copied().collect(),
             zlib_compression_level: uri.zlib_compression_level(),
             resolver: None,
@@ -365,8 +375,8 @@ impl ClientOptions {
 }
 
 #[cfg(feature = "tracing")]
-fn environment_log() -> LogOptions {
-    LogOptions::from_environment(|name| std::env::var(name).ok())
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Returns the database of a namespace, which is a database, a dot and a collection.

@@ -6,6 +6,7 @@
 use super::connection::{self, Parts};
 use super::session::{Additions, SessionState, max_time_ms};
 use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -317,6 +318,20 @@ impl<P: Platform> Client<P> {
         is_commit: bool,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
+        let name = if is_commit { "commitTransaction" } else { "abortTransaction" };
+        match self.transaction_end_span(name) {
+            None => self.end_transaction_within(session, (is_commit, name), deadline).await,
+            Some(span) => Box::pin(span.run(self.end_transaction_within(session, (is_commit, name), deadline))).await,
+        }
+    }
+
+    /// - `name`: the name of the command.
+    async fn end_transaction_within(
+        &self,
+        session: &mut SessionState<P>,
+        (is_commit, name): (bool, &str),
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
         let options = self.options();
         let policy = RetryPolicy {
             enabled: true,
@@ -324,8 +339,9 @@ impl<P: Platform> Client<P> {
             max_adaptive_retries: options.max_adaptive_retries,
             enable_overload_retargeting: options.enable_overload_retargeting,
         };
-        let mut attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
-        let operation_id = self.operation_id();
+        let (operation_id, kinds) = self.operation();
+        let attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
+        let mut attempts = attempts.named(name, operation_id, kinds);
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,

@@ -2,9 +2,13 @@
 
 #[cfg(feature = "alloc")]
 mod command;
+#[cfg(feature = "alloc")]
+mod selection;
 
 #[cfg(feature = "alloc")]
 pub use command::{CommandEvent, CommandStage, OwnedCommandEvent};
+#[cfg(feature = "alloc")]
+pub use selection::{OwnedSelectionEvent, SelectionEvent, SelectionStage};
 
 use core::ops::BitOr;
 use poolhouse_core::Instant;
@@ -33,11 +37,14 @@ pub enum EventRef<'a> {
     /// An event of a command.
     #[cfg(feature = "alloc")]
     Command(&'a CommandEvent<'a>),
+    /// An event of the selection of a server.
+    #[cfg(feature = "alloc")]
+    Selection(&'a SelectionEvent<'a>),
 }
 
 /// Kinds of events, as a set: `EventKinds::POOLS | EventKinds::TOPOLOGY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct EventKinds(u8);
+pub struct EventKinds(u16);
 
 impl EventKinds {
     /// No events.
@@ -58,7 +65,13 @@ impl EventKinds {
     pub const CLUSTER: Self = Self(32);
     /// Events of commands, each with a copy of the command or of its reply.
     pub const COMMANDS: Self = Self(64);
-    /// All events but those of commands, which have the data of the application.
+    /// The start and the end of each selection of a server, with a copy of the topology's
+    /// description.
+    pub const SELECTIONS: Self = Self(128);
+    /// The events of selections that wait for a suitable server.
+    pub const SELECTION_WAITS: Self = Self(256);
+    /// All events but those of commands, which have the data of the application, and those of
+    /// selections, which copy a description for each operation.
     pub const ALL: Self = Self(63);
 
     /// Whether the two sets have a common kind.
@@ -70,12 +83,12 @@ impl EventKinds {
 
     /// The inverse of [`EventKinds::to_bits`].
     #[cfg(feature = "std")]
-    pub(super) const fn from_bits(bits: u8) -> Self {
-        Self(bits & (Self::ALL.0 | Self::COMMANDS.0))
+    pub(super) const fn from_bits(bits: u16) -> Self {
+        Self(bits & (Self::ALL.0 | Self::COMMANDS.0 | Self::SELECTIONS.0 | Self::SELECTION_WAITS.0))
     }
 
     #[cfg(feature = "std")]
-    pub(super) const fn to_bits(self) -> u8 {
+    pub(super) const fn to_bits(self) -> u16 {
         self.0
     }
 
@@ -112,6 +125,8 @@ impl EventRef<'_> {
             Self::Cluster(_) => EventKinds::CLUSTER,
             #[cfg(feature = "alloc")]
             Self::Command(_) => EventKinds::COMMANDS,
+            #[cfg(feature = "alloc")]
+            Self::Selection(event) => event.kind(),
         }
     }
 }
@@ -133,11 +148,13 @@ pub enum Event {
     Cluster(ClusterEvent),
     /// An event of a command.
     Command(alloc::boxed::Box<OwnedCommandEvent>),
+    /// An event of the selection of a server.
+    Selection(alloc::boxed::Box<OwnedSelectionEvent>),
 }
 
 #[cfg(feature = "alloc")]
 impl EventRef<'_> {
-    /// Returns an owned copy. Allocates for events of the topology and of commands.
+    /// Returns an owned copy. Allocates for events of the topology, of commands and of selections.
     #[must_use]
     pub fn to_owned(&self) -> Event {
         self.copy_after(&mut None)
@@ -155,6 +172,7 @@ impl EventRef<'_> {
             Self::Mux(event) => Event::Mux(*event),
             Self::Cluster(event) => Event::Cluster(*event),
             Self::Command(event) => Event::Command(alloc::boxed::Box::new(event.to_owned())),
+            Self::Selection(event) => Event::Selection(alloc::boxed::Box::new(event.copy_after(last))),
         }
     }
 }
@@ -167,6 +185,7 @@ impl Event {
         match self {
             Self::Sdam(event) => size_of_val(&**event) + event.heap_bytes(),
             Self::Command(event) => size_of_val(&**event) + event.heap_bytes(),
+            Self::Selection(event) => size_of_val(&**event) + event.heap_bytes(),
             Self::Pool(_) | Self::Heartbeat(_) | Self::Mux(_) | Self::Cluster(_) => 0,
         }
     }
@@ -183,6 +202,7 @@ impl core::fmt::Display for Event {
             Self::Mux(event) => event.fmt(f),
             Self::Cluster(event) => event.fmt(f),
             Self::Command(event) => event.get().fmt(f),
+            Self::Selection(event) => event.get().fmt(f),
         }
     }
 }
@@ -196,7 +216,8 @@ impl core::fmt::Display for Event {
 /// connection or an action.
 pub trait Publish: Clone {
     /// The kinds of events that have a subscriber. Others are not published. Without
-    /// [`EventKinds::CHECK_OUTS`] among them, a check-out emits no event and reads no clock for one.
+    /// [`EventKinds::CHECK_OUTS`] and [`EventKinds::SELECTIONS`] among them, a check-out that finds a
+    /// connection emits no event and reads no clock for one.
     fn kinds(&self) -> EventKinds;
 
     /// Stores an event.
@@ -365,5 +386,13 @@ impl<E: Publish> Observer<ClusterEvent> for Tap<'_, E> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &ClusterEvent) {
         self.publish(now, EventRef::Cluster(event), &EventContext::NONE);
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<'e, E: Publish> Observer<SelectionEvent<'e>> for Tap<'_, E> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &SelectionEvent<'e>) {
+        self.publish(now, EventRef::Selection(event), &EventContext::NONE);
     }
 }

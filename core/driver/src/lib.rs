@@ -97,7 +97,9 @@ pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress}
 #[doc(hidden)]
 pub use event::Tap;
 #[cfg(feature = "alloc")]
-pub use event::{CommandEvent, CommandStage, Event, OwnedCommandEvent};
+pub use event::{
+    CommandEvent, CommandStage, Event, OwnedCommandEvent, OwnedSelectionEvent, SelectionEvent, SelectionStage,
+};
 pub use event::{EventKinds, EventRef, Publish};
 #[doc(hidden)]
 #[cfg(feature = "std")]

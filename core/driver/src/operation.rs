@@ -6,9 +6,11 @@
 
 use super::client_core::ClientCore;
 use super::error::OperationError;
+#[cfg(feature = "alloc")]
+use super::event::EventKinds;
 use super::guard::Guard;
 use super::runtime::Runtime;
-use super::select::SelectionRequest;
+use super::select::{Operation, SelectionRequest};
 use core::fmt;
 use core::time::Duration;
 use poolhouse_core::selection::{ReadMode, ReadPreference, SelectionCriteria};
@@ -213,6 +215,8 @@ const DEPRIORITIZED_MAX: usize = 4;
 /// CMAP-67, CMAP-84).
 pub struct Attempts<'a, R: Runtime, E> {
     core: &'a ClientCore<R>,
+    /// For the events of selections; `None` if the operation has no name.
+    operation: Option<Operation<'a>>,
     criteria: SelectionCriteria<'a>,
     deadline: Option<Instant>,
     policy: RetryPolicy,
@@ -245,6 +249,7 @@ impl<R: Runtime> ClientCore<R> {
         let deprioritized = heapless::Vec::new();
         Attempts {
             core: self,
+            operation: None,
             criteria,
             deadline,
             policy,
@@ -260,6 +265,19 @@ impl<R: Runtime> ClientCore<R> {
 }
 
 impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
+    /// Names the operation, for the events of its selections
+    /// ([`SelectionEvent`](super::SelectionEvent)).
+    ///
+    /// - `name`: of the command.
+    /// - `id`: the id of the operation, which [`Guard::set_operation_id`] gives to its commands.
+    /// - `kinds`: the kinds of events that had a subscriber when the operation began
+    ///   ([`Publish::kinds`](super::Publish::kinds)). Other selections have no events.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn named(self, name: &'a str, id: i64, kinds: EventKinds) -> Self {
+        Self { operation: Some(Operation::named(name, id, kinds)), ..self }
+    }
+
     /// Returns a connection for the next attempt. If the attempt fails, its error must be passed to
     /// [`Attempts::failed`].
     ///
@@ -274,7 +292,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             }
             let request = SelectionRequest { criteria: self.criteria, deprioritized: &self.deprioritized };
             let limit = self.core.check_out_limit(self.deadline);
-            let server = match self.core.select_server(&request, limit).await {
+            let operation = self.operation.unwrap_or_else(|| self.core.operation());
+            let server = match self.core.select_server_for(operation, &request, limit).await {
                 Ok(server) => server,
                 Err(error) => return Err(self.failed.take().unwrap_or_else(|| error.into())),
             };

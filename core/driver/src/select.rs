@@ -3,6 +3,12 @@
 //! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85,
 //! MON-18).
 
+#[cfg_attr(not(feature = "alloc"), path = "select/unobserved.rs")]
+mod observed;
+
+pub(super) use observed::Operation;
+
+use self::observed::Observed;
 use super::client_core::{ClientCore, State};
 use super::error::{OperationError, SelectionReport};
 #[cfg(feature = "alloc")]
@@ -187,13 +193,26 @@ impl<R: Runtime> ClientCore<R> {
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
-        match self.suitable_server(request)? {
-            Some(server) => Ok(server),
-            None => self.wait_for_server(request, deadline).await,
-        }
+        self.select_server_for(self.operation(), request, deadline).await
     }
 
-    /// Returns a suitable server if that needs no waiting and the request is plain.
+    /// [`ClientCore::select_server`] for an operation, which the events name.
+    pub(super) async fn select_server_for(
+        &self,
+        operation: Operation<'_>,
+        request: &SelectionRequest<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<R::ServerHandle, OperationError> {
+        if !operation.is_observed() {
+            if let Some(server) = self.suitable_server(request)? {
+                return Ok(server);
+            }
+        }
+        self.wait_for_server(operation, request, deadline).await
+    }
+
+    /// Returns a suitable server if that needs no waiting and the request is plain. Without events of
+    /// the selection.
     #[inline]
     pub(super) fn suitable_server(
         &self,
@@ -210,10 +229,11 @@ impl<R: Runtime> ClientCore<R> {
     /// others are smaller.
     pub(super) fn wait_for_server(
         &self,
+        operation: Operation<'_>,
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> impl Future<Output = Result<R::ServerHandle, OperationError>> {
-        let waiting = self.wait_for_suitable(request, deadline);
+        let waiting = self.wait_for_suitable(operation, request, deadline);
         #[cfg(feature = "alloc")]
         let waiting = alloc::boxed::Box::pin(waiting);
         waiting
@@ -221,6 +241,7 @@ impl<R: Runtime> ClientCore<R> {
 
     async fn wait_for_suitable(
         &self,
+        operation: Operation<'_>,
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
@@ -228,7 +249,7 @@ impl<R: Runtime> ClientCore<R> {
         let timeout = self.config().server_selection_timeout;
         let timeout = deadline.map_or(timeout, |deadline| deadline.saturating_since(now).min(timeout));
         let selector = Selector::new(now, Some(timeout));
-        let mut place = SelectorSlot { core: self, index: None };
+        let mut place = SelectorSlot { core: self, index: None, observed: Observed::new(operation, request) };
         let mut expiry = pin!(self.sleep_until(selector.deadline()));
         poll_fn(|context| {
             self.check_fork()?;
@@ -270,7 +291,9 @@ impl SelectionRequest<'_> {
     /// Whether the servers in its latency window can be kept.
     fn is_plain(&self) -> bool {
         let options = self.criteria.read_preference().options();
-        self.deprioritized.is_empty() && options.tag_sets.is_empty() && options.max_staleness_seconds.is_none()
+        let has_staleness = usize::from(options.max_staleness_seconds.is_some());
+        // One branch for all three: each check-out evaluates this.
+        self.deprioritized.len() | options.tag_sets.len() | has_staleness == 0
     }
 }
 
@@ -278,6 +301,7 @@ impl SelectionRequest<'_> {
 struct SelectorSlot<'h, R: Runtime> {
     core: &'h ClientCore<R>,
     index: Option<usize>,
+    observed: Observed<'h>,
 }
 
 impl<R: Runtime> SelectorSlot<'_, R> {
@@ -288,43 +312,67 @@ impl<R: Runtime> SelectorSlot<'_, R> {
         waker: &Waker,
     ) -> Poll<Result<R::ServerHandle, OperationError>> {
         let mut waker = Some(waker.clone());
-        let index = &mut self.index;
-        let entropy = self.core.runtime().entropy();
-        self.core.step(|state, now, _| {
-            let ready = |result| Poll::Ready(result);
-            if state.closed {
-                return ready(Err(state.end()));
-            }
-            let selected = match state.select(request, entropy) {
-                Ok(Some(server)) => return ready(Ok(server)),
-                Ok(None) => selector.expire(now, state.control.topology().description()),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = selected {
-                let report = report(&error, now, state);
-                return ready(Err(OperationError::ServerSelection(report)));
-            }
-            // No server is suitable: check all servers as soon as possible (SDAM-85).
-            state.control.request_check(now);
-            let place = match *index {
-                Some(place) => place,
-                None => {
-                    let Some(place) = state.take_selector() else { return ready(Err(OperationError::Busy)) };
-                    *index = Some(place);
-                    place
-                }
-            };
-            if let Some(slot) = state.selectors.slots_mut().get_mut(place) {
-                slot.wait(&mut waker);
-            }
-            Poll::Pending
+        let Self { core, index, observed } = self;
+        let entropy = core.runtime().entropy();
+        core.step(|state, now, tap| {
+            observed.publish_start(state, now, tap);
+            let selected = state.poll_select(now, (request, selector), entropy, index, &mut waker);
+            observed.publish_outcome(state, now, selector, &selected, tap);
+            selected
         })
+    }
+}
+
+impl<R: Runtime> State<R> {
+    /// One attempt of a selection. If no server is suitable, requests checks, and stores the waker in
+    /// the selection's slot.
+    ///
+    /// - `index`: the index of the slot, once the selection has one.
+    fn poll_select(
+        &mut self,
+        now: Instant,
+        (request, selector): (&SelectionRequest<'_>, &Selector),
+        entropy: u32,
+        index: &mut Option<usize>,
+        waker: &mut Option<Waker>,
+    ) -> Poll<Result<R::ServerHandle, OperationError>> {
+        let ready = |result| Poll::Ready(result);
+        if self.closed {
+            return ready(Err(self.end()));
+        }
+        let selected = match self.select(request, entropy) {
+            Ok(Some(server)) => return ready(Ok(server)),
+            Ok(None) => selector.expire(now, self.control.topology().description()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = selected {
+            let report = report(&error, now, self);
+            return ready(Err(OperationError::ServerSelection(report)));
+        }
+        // No server is suitable: check all servers as soon as possible (SDAM-85).
+        self.control.request_check(now);
+        let place = match *index {
+            Some(place) => place,
+            None => {
+                let Some(place) = self.take_selector() else { return ready(Err(OperationError::Busy)) };
+                *index = Some(place);
+                place
+            }
+        };
+        if let Some(slot) = self.selectors.slots_mut().get_mut(place) {
+            slot.wait(waker);
+        }
+        Poll::Pending
     }
 }
 
 impl<R: Runtime> Drop for SelectorSlot<'_, R> {
     fn drop(&mut self) {
-        let Some(index) = self.index.filter(|_| !self.core.is_forked()) else { return };
+        if self.core.is_forked() {
+            return;
+        }
+        self.observed.publish_drop(self.core);
+        let Some(index) = self.index else { return };
         let _left = self.core.state.with(|state| {
             let slot = state.selectors.slots_mut().get_mut(index)?;
             state.selectors_taken = state.selectors_taken.min(index);

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::future::poll_fn;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use core::task::{Context, Poll, Waker};
 use poolhouse_core::Instant;
 use poolhouse_core::observe::contain;
@@ -27,7 +27,7 @@ pub const SUBSCRIPTION_EVENTS: usize = 1024;
 
 /// The limit on the heap memory of the events that a subscription keeps for a reader that lags: 4
 /// MiB, some two thousand changes of a replica set of three. Events of the topology have heap memory
-/// (descriptions and addresses), and those of commands (documents).
+/// (descriptions and addresses), and those of commands (documents) and selections (descriptions).
 pub const SUBSCRIPTION_BYTES: usize = 4 << 20;
 
 /// All subscriptions of a client. Clones share them.
@@ -40,7 +40,7 @@ pub struct Subscribers {
 struct Shared {
     birth: ForkGuard,
     /// The kinds of events of all subscriptions.
-    kinds: AtomicU8,
+    kinds: AtomicU16,
     /// An event was published since readers were last woken.
     unread: AtomicBool,
     list: Mutex<List>,

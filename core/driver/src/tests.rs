@@ -32,6 +32,7 @@ mod reasons;
 mod report;
 mod retries;
 mod scant;
+mod selections;
 mod shown;
 mod stale;
 mod time;

@@ -183,8 +183,10 @@ impl OwnedTopologyDescription {
     }
 
     /// The bytes of its heap memory, including shared parts.
+    #[doc(hidden)]
     #[cfg(feature = "std")]
-    fn heap_bytes(&self) -> usize {
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
         let Topology { texts, names, servers, .. } = &*self.shared;
         let lists = names.capacity() * size_of::<TextId>() + servers.capacity() * size_of::<Server>();
         size_of::<Topology>() + size_of::<Texts>() + texts.heap_bytes() + lists
@@ -238,7 +240,9 @@ impl TopologyDescription<'_> {
 
     /// [`TopologyDescription::to_owned`], or a clone of `last` if both are equal. Equal texts are
     /// shared.
-    fn copy_like(&self, last: Option<&OwnedTopologyDescription>) -> OwnedTopologyDescription {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn copy_like(&self, last: Option<&OwnedTopologyDescription>) -> OwnedTopologyDescription {
         let mut topology = Copier::new(self.source.texts()).topology(self);
         if let Some(last) = last {
             if *last.shared == topology {

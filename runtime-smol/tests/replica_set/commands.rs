@@ -1,9 +1,9 @@
-//! Events of commands.
+//! Events of commands, and of the selections of their servers.
 
 use super::support::{client, known, options, refused, run, still_set};
 use bson::{Document, doc};
 use core::time::Duration;
-use poolhouse_smol::poolhouse_driver::{CommandStage, EventKinds, OperationError, OwnedCommandEvent};
+use poolhouse_smol::poolhouse_driver::{CommandStage, EventKinds, OperationError, OwnedCommandEvent, SelectionStage};
 use poolhouse_smol::{Client, CommandOptions, Cursor, CursorOptions, Event, Notice, Subscription};
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 use poolhouse_tests::fake::{FailPoint, FailPointMode};
@@ -96,6 +96,46 @@ fn attempts_of_an_operation_have_its_id() {
         while cursor.next_raw().await.expect("a document").is_some() {}
         let seen = taken(&mut events);
         assert_eq!(names(&seen)[4..], ["CommandStarted getMore", "CommandSucceeded getMore"]);
+        client.close().await;
+    });
+}
+
+/// Server Selection, "Logging".
+#[test]
+fn selections_of_an_operation_have_the_id_of_its_commands() {
+    run(async {
+        let (set, client, _) = observed().await;
+        let mut events = client.subscribe_to(EventKinds::COMMANDS | EventKinds::SELECTIONS);
+        let primary = set.server(set.primary().expect("a primary"));
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["find"]).error(134));
+        client.run_command("db", doc! { "find": "c" }).await.expect("the second attempt succeeds");
+        let (mut names, mut ids, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(Notice::Event { event, .. }) = events.try_next() {
+            let (name, id) = match &event {
+                Event::Command(event) => (event.get().event_name(), Some(event.get().operation_id)),
+                Event::Selection(event) => {
+                    let event = event.get();
+                    assert_eq!((event.operation, event.selector), (Some("find"), "write"));
+                    if let SelectionStage::Succeeded { address } = event.stage {
+                        addresses.push(address.to_owned());
+                    }
+                    (event.event_name(), event.operation_id)
+                }
+                other => panic!("{other}"),
+            };
+            names.push(name);
+            ids.push(id);
+        }
+        let attempt = |end| ["ServerSelectionStarted", "ServerSelectionSucceeded", "CommandStarted", end];
+        assert_eq!(names, [attempt("CommandFailed"), attempt("CommandSucceeded")].concat());
+        assert!(ids.iter().all(|id| id.is_some() && *id == ids[0]), "{ids:?}");
+        assert_eq!(addresses, [primary.address().to_string(), primary.address().to_string()]);
+
+        // Without the events of commands, the operation has an id too.
+        let mut events = client.subscribe_to(EventKinds::SELECTIONS);
+        client.run_command("db", doc! { "ping": 1 }).await.expect("a ping");
+        let Some(Notice::Event { event: Event::Selection(event), .. }) = events.try_next() else { panic!("a start") };
+        assert!(event.get().operation_id.is_some_and(|id| id > i64::from(u32::MAX)));
         client.close().await;
     });
 }

@@ -111,10 +111,25 @@ impl<P: Platform> Client<P> {
         self.deadline(Some(timeout.unwrap_or(KILL_TIMEOUT).min(KILL_TIMEOUT)))
     }
 }
+
 impl<P: Platform> Origin<P> {
     /// Runs a command on the server of the cursor, and copies the reply. After an overload, it pauses
     /// and runs it again.
     pub(super) async fn fetch(
+        &self,
+        session: &mut SessionState<P>,
+        connection: &mut Option<PinnedConnection<P>>,
+        command: &[u8],
+        deadline: Option<Instant>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        match self.client.operation_span(&self.database, command) {
+            None => self.fetch_within(session, connection, command, deadline, reply).await,
+            Some(span) => Box::pin(span.run(self.fetch_within(session, connection, command, deadline, reply))).await,
+        }
+    }
+
+    async fn fetch_within(
         &self,
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
@@ -302,7 +317,11 @@ impl<P: Platform> Batches<P> {
         let command = kill_command(collection(namespace, database), self.id)?;
         let deadline = client.kill_deadline(self.limit.timeout());
         let limits = (deadline, client.operation_id());
-        let outcome = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply).await;
+        let running = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply);
+        let outcome = match client.operation_span(database, &command) {
+            None => running.await,
+            Some(span) => Box::pin(span.run(running)).await,
+        };
         self.id = 0;
         self.connection = None;
         outcome

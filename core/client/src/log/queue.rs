@@ -163,6 +163,7 @@ impl LogQueue {
             Content::Event(Event::Pool(event)) => self.logs.pool(event, &extra),
             Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &extra),
             Content::Event(Event::Sdam(event)) => self.logs.sdam(&event.get()),
+            Content::Event(Event::Selection(event)) => self.logs.selection(&event.get()),
             Content::Event(_) => {}
             Content::Line(level, line) => deployment::emit(*level, line),
         }
@@ -193,6 +194,7 @@ impl Publish for LogQueue {
                 EventRef::Pool(_) => self.logs.logs_connections(),
                 EventRef::Heartbeat(_) => self.logs.logs_topology(),
                 EventRef::Sdam(event) => self.logs.logs_sdam(event),
+                EventRef::Selection(event) => self.logs.logs_selection(event.stage),
                 // No specification defines messages for these events.
                 EventRef::Mux(_) | EventRef::Cluster(_) | EventRef::Command(_) => false,
                 _ => false,
@@ -203,7 +205,11 @@ impl Publish for LogQueue {
             match &event {
                 EventRef::Pool(event) => self.push_facts_of_pool(event, context),
                 EventRef::Sdam(event) => self.logs.report_facts(event, context, |fact| self.push_fact(fact)),
-                EventRef::Heartbeat(_) | EventRef::Mux(_) | EventRef::Cluster(_) | EventRef::Command(_) => {}
+                EventRef::Heartbeat(_)
+                | EventRef::Selection(_)
+                | EventRef::Mux(_)
+                | EventRef::Cluster(_)
+                | EventRef::Command(_) => {}
                 _ => {}
             }
         });

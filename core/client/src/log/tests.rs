@@ -5,6 +5,7 @@ mod command;
 mod connection;
 mod deployment;
 mod options;
+mod selection;
 mod silence;
 mod topology;
 

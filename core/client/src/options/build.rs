@@ -5,6 +5,8 @@
 use super::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 #[cfg(feature = "tracing")]
 use crate::log::LogOptions;
+#[cfg(feature = "tracing")]
+use crate::spans::TracingOptions;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use alloc::string::String;
@@ -291,6 +293,15 @@ impl ClientOptions {
     #[must_use]
     pub fn log(mut self, log: LogOptions) -> Self {
         self.log = log;
+        self
+    }
+
+    /// Sets whether operations and commands have spans, and what these contain. The default is read from
+    /// the environment.
+    #[cfg(feature = "tracing")]
+    #[must_use]
+    pub fn tracing(mut self, tracing: TracingOptions) -> Self {
+        self.tracing = tracing;
         self
     }
 }

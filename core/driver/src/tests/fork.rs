@@ -134,6 +134,27 @@ fn command_of_the_parent_has_no_event_in_the_child() {
     assert!(events.try_next().is_none());
 }
 
+/// The selection has its end in the parent. In the child its event would await the lock of the core.
+#[test]
+fn selection_of_the_parent_has_no_event_in_the_child() {
+    let (bench, core, _server) = open();
+    let mut events = core.events().subscribe(EventKinds::SELECTIONS, 16, |_| true);
+    let mut selecting = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
+    assert!(poll(&mut selecting).is_pending());
+    let other = {
+        let mut other = Box::pin(core.select_server(&SelectionRequest::WRITE, None));
+        assert!(poll(&mut other).is_pending());
+        other
+    };
+    assert!(events.try_next().is_some() && events.try_next().is_some(), "the starts");
+    fork(&bench);
+    while_held(&core.state, || {
+        assert!(matches!(poll(&mut selecting), Poll::Ready(Err(OperationError::Forked))));
+        drop((selecting, other));
+    });
+    assert!(events.try_next().is_none());
+}
+
 /// In one process, the child's actions change the parent's state. Drops must not.
 #[test]
 fn guards_dropped_in_the_child_return_no_connection() {

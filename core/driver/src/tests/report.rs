@@ -1,7 +1,7 @@
 //! Events that are stored and delivered.
 
 use super::*;
-use crate::{CommandEvent, CommandStage, Event, EventKinds, EventRef, Publish};
+use crate::{CommandEvent, CommandStage, Event, EventKinds, EventRef, Publish, SelectionEvent, SelectionStage};
 use alloc::string::ToString;
 use poolhouse_core::ServerId;
 use poolhouse_core::cluster::ClusterEvent;
@@ -21,6 +21,15 @@ fn owned_event_equals_the_borrowed_event() {
     let stage = CommandStage::Failed { duration: Duration::from_millis(2), error: &OperationError::Closed };
     let mut command = CommandEvent::new(stage, "ping");
     command.address = "a:1";
+    let (_, core, _) = open();
+    let topology = core.topology();
+    let stage = SelectionStage::Waiting { remaining: Some(Duration::from_millis(3)) };
+    let mut selection = SelectionEvent::new(stage, "write", topology.get());
+    selection.operation = Some("ping");
+    let stage = SelectionStage::Failed { error: Some(&OperationError::Closed) };
+    let failed = SelectionEvent::new(stage, "write", topology.get());
+    let stage = SelectionStage::Failed { error: None };
+    let dropped = SelectionEvent::new(stage, "read from nearest", topology.get());
     let events = [
         (EventRef::Pool(&pool), "PoolReady"),
         (EventRef::Heartbeat(&heartbeat), "ServerHeartbeatStarted awaited=true"),
@@ -28,6 +37,9 @@ fn owned_event_equals_the_borrowed_event() {
         (EventRef::Mux(&mux), "PoolClosed"),
         (EventRef::Cluster(&ClusterEvent::SchemaChanged), "SchemaChanged"),
         (EventRef::Command(&command), "CommandFailed ping a:1 after 2ms: the client is closed"),
+        (EventRef::Selection(&selection), "ServerSelectionWaiting ping (write), at most 3ms"),
+        (EventRef::Selection(&failed), "ServerSelectionFailed (write): the client is closed"),
+        (EventRef::Selection(&dropped), "ServerSelectionFailed (read from nearest): cancelled"),
     ];
     for (event, text) in events {
         let kept = event.to_owned();
@@ -40,6 +52,7 @@ fn owned_event_equals_the_borrowed_event() {
                 | (EventRef::Mux(_), Event::Mux(_))
                 | (EventRef::Cluster(_), Event::Cluster(_))
                 | (EventRef::Command(_), Event::Command(_))
+                | (EventRef::Selection(_), Event::Selection(_))
         );
         assert!(same_kind, "{kept:?}");
     }

@@ -1,4 +1,5 @@
-//! Runs tests of the unified format that concern log messages of pools and topologies.
+//! Runs tests of the unified format that concern log messages of pools, topologies and server
+//! selection.
 
 use super::capture::{self, Message};
 use super::deployment::{Deployment, PATIENCE};
@@ -150,6 +151,7 @@ impl Runner<'_> {
                 _ => LevelFilter::OFF,
             };
             (log.connection, log.topology) = (level("connection"), level("topology"));
+            log.server_selection = level("serverSelection");
             self.observed.push(id.clone());
             if self.observed.len() > 1 {
                 return unsupported("messages of two clients");
@@ -225,9 +227,10 @@ impl Runner<'_> {
     async fn check_messages(&self, expected: &Value) -> Result<(), Stop> {
         let wanted = list(&expected["messages"]);
         let ignored = list(&expected["ignoreMessages"]);
-        if let Some(other) =
-            wanted.iter().find(|message| message["component"] != "connection" && message["component"] != "topology")
-        {
+        let is_known = |message: &&Value| {
+            ["connection", "topology", "serverSelection"].iter().any(|component| message["component"] == *component)
+        };
+        if let Some(other) = wanted.iter().find(|message| !is_known(message)) {
             return unsupported(format!("messages of the component {}", other["component"]));
         }
         let since = Instant::now();

@@ -23,7 +23,9 @@ fn variable_all_applies_to_components_without_a_variable() {
     let options = from(&[("MONGODB_LOG_CONNECTION", "Debug"), ("MONGODB_LOG_ALL", "off")]);
     let levels = (options.command, options.connection, options.topology);
     assert_eq!(levels, (LevelFilter::OFF, LevelFilter::DEBUG, LevelFilter::OFF));
+    assert_eq!(options.server_selection, LevelFilter::OFF);
     assert_eq!(from(&[("MONGODB_LOG_COMMAND", "info")]).command, LevelFilter::INFO);
+    assert_eq!(from(&[("MONGODB_LOG_SERVER_SELECTION", "info")]).server_selection, LevelFilter::INFO);
     let options = from(&[("MONGODB_LOG_TOPOLOGY", "ERROR")]);
     assert_eq!((options.connection, options.topology), (LevelFilter::TRACE, LevelFilter::ERROR));
     for (name, level) in [

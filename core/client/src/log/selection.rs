@@ -1,0 +1,119 @@
+//! Messages of server selection (Server Selection, "Logging").
+
+use super::{LogStyle, Logs, SERVER_SELECTION, host_and_port};
+use core::fmt;
+use poolhouse_driver::{EventKinds, OperationError, SelectionEvent, SelectionStage};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+
+impl Logs {
+    /// Whether a subscriber receives the messages of starts and ends.
+    fn logs_selections(&self) -> bool {
+        self.options.server_selection >= LevelFilter::DEBUG && tracing::enabled!(target: SERVER_SELECTION, Level::DEBUG)
+    }
+
+    /// Whether a subscriber receives the messages of selections that wait.
+    fn logs_selection_waits(&self) -> bool {
+        self.options.server_selection >= LevelFilter::INFO && tracing::enabled!(target: SERVER_SELECTION, Level::INFO)
+    }
+
+    /// The kinds of events of selections that are of use.
+    pub(super) fn selection_kinds(&self) -> EventKinds {
+        let when = |is_logged: bool, kinds: EventKinds| if is_logged { kinds } else { EventKinds::NONE };
+        when(self.logs_selections(), EventKinds::SELECTIONS)
+            | when(self.logs_selection_waits(), EventKinds::SELECTION_WAITS)
+    }
+
+    /// Whether a subscriber receives the message of an event of a selection.
+    pub(super) fn logs_selection(&self, stage: SelectionStage<'_>) -> bool {
+        match stage {
+            SelectionStage::Waiting { .. } => self.logs_selection_waits(),
+            SelectionStage::Started | SelectionStage::Succeeded { .. } | SelectionStage::Failed { .. } => {
+                self.logs_selections()
+            }
+        }
+    }
+
+    /// Logs an event of a selection.
+    pub(super) fn selection(&self, event: &SelectionEvent<'_>) {
+        match (self.options.style, event.stage) {
+            (LogStyle::Structured, _) => emit(event),
+            (LogStyle::Text, SelectionStage::Waiting { .. }) => {
+                tracing::info!(target: SERVER_SELECTION, "{}", Text(event));
+            }
+            (LogStyle::Text, _) => tracing::debug!(target: SERVER_SELECTION, "{}", Text(event)),
+        }
+    }
+}
+
+fn emit(event: &SelectionEvent<'_>) {
+    macro_rules! selection {
+        ($level:ident, $message:literal $(, $name:literal = $value:expr)* $(,)?) => {
+            tracing::$level!(
+                target: SERVER_SELECTION,
+                message = $message,
+                "selector" = event.selector,
+                "operation" = event.operation,
+                "operationId" = event.operation_id,
+                "topologyDescription" = display(event.topology)
+                $(, $name = $value)*
+            )
+        };
+    }
+    match event.stage {
+        SelectionStage::Started => selection!(debug, "Server selection started"),
+        SelectionStage::Waiting { remaining } => {
+            let remaining_ms = remaining.map(|remaining| u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX));
+            selection!(info, "Waiting for suitable server to become available", "remainingTimeMS" = remaining_ms);
+        }
+        SelectionStage::Succeeded { address } => {
+            let (host, port) = host_and_port(Some(address));
+            selection!(debug, "Server selection succeeded", "serverHost" = host, "serverPort" = port);
+        }
+        SelectionStage::Failed { error } => {
+            selection!(debug, "Server selection failed", "failure" = display(Failed(error)));
+        }
+    }
+}
+
+/// The reason of a failed selection.
+struct Failed<'a>(Option<&'a OperationError>);
+
+impl fmt::Display for Failed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(error) => error.fmt(f),
+            None => f.write_str("the operation was dropped"),
+        }
+    }
+}
+
+/// The unstructured message.
+struct Text<'a>(&'a SelectionEvent<'a>);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let event = self.0;
+        f.write_str(match event.stage {
+            SelectionStage::Started => "Server selection started",
+            SelectionStage::Waiting { .. } => "Waiting for server to become available",
+            SelectionStage::Succeeded { .. } => "Server selection succeeded",
+            SelectionStage::Failed { .. } => "Server selection failed",
+        })?;
+        if let Some(operation) = event.operation {
+            write!(f, " for operation {operation}")?;
+        }
+        if let Some(id) = event.operation_id {
+            write!(f, " with ID {id}")?;
+        }
+        match event.stage {
+            SelectionStage::Started | SelectionStage::Waiting { remaining: None } => {}
+            SelectionStage::Waiting { remaining: Some(remaining) } => {
+                write!(f, ". Remaining time: {} ms", remaining.as_millis())?;
+            }
+            SelectionStage::Succeeded { address } => write!(f, ". Selected server: {address}")?,
+            SelectionStage::Failed { error } => write!(f, ". Failure: {}", Failed(error))?,
+        }
+        write!(f, ". Selector: {}, topology description: {}", event.selector, event.topology)
+    }
+}

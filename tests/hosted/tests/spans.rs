@@ -1,0 +1,273 @@
+//! The spans of operations and commands (OpenTelemetry), as a subscriber of the thread receives
+//! them.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+#[path = "spans/capture.rs"]
+mod capture;
+
+use alloc::sync::Arc;
+use bson::{Document, doc};
+use capture::{Captured, Spans};
+use core::pin::pin;
+use core::task::{Context, Waker};
+use core::time::Duration;
+use poolhouse_smol::{
+    Client, ClientOptions, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, TracingOptions,
+    TransactionOptions,
+};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer};
+use poolhouse_tests::patience::{PATIENCE, refused, run};
+
+const ON: TracingOptions = TracingOptions::DEFAULT.enabled(true);
+
+/// A set and a client that knows its primary.
+async fn connected(tracing: TracingOptions) -> (FakeReplicaSet, Arc<FakeServer>, Client) {
+    let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(1).by_hand()).expect("the set starts");
+    let options = ClientOptions::parse(&set.uri()).expect("the string is right").timeout(PATIENCE).tracing(tracing);
+    let client = Client::with_options(options).expect("the options are right");
+    drop(client.check_out().await.expect("a connection"));
+    let primary = set.server(set.primary().expect("a primary"));
+    (set, primary, client)
+}
+
+/// Runs the operations of a test, and returns the spans of this thread.
+fn spans_of<F: Future<Output = ()>>(
+    tracing: TracingOptions,
+    act: impl FnOnce(Arc<FakeServer>, Client) -> F,
+) -> Vec<Captured> {
+    let spans = Spans::default();
+    run(async {
+        let (set, primary, client) = connected(tracing).await;
+        let _default = spans.subscribe(|_| true);
+        act(primary, client.clone()).await;
+        client.close().await;
+        drop(set);
+    });
+    let seen = spans.taken();
+    assert!(seen.iter().all(|span| span.is_closed), "{seen:#?}");
+    assert!(spans.entered().is_empty());
+    seen
+}
+
+fn names(spans: &[Captured]) -> Vec<(&str, &str)> {
+    spans.iter().map(|span| (span.name, span.text("otel.name").unwrap_or_default())).collect()
+}
+
+async fn run_command(client: &Client, command: Document) -> Result<Document, Error> {
+    client.run_command("shop", command).await
+}
+
+#[test]
+fn command_is_a_span_within_its_operation() {
+    let mut address = None;
+    let spans = spans_of(ON, |primary, client| {
+        address = Some(primary.address());
+        async move {
+            let caller = tracing::info_span!("caller");
+            let insert = doc! { "insert": "orders", "documents": [{ "_id": 7 }] };
+            tracing::Instrument::instrument(run_command(&client, insert), caller).await.expect("a reply");
+        }
+    });
+    let address = address.expect("the test ran");
+    assert_eq!(names(&spans), [("caller", ""), ("operation", "insert shop.orders"), ("command", "insert")]);
+    assert_eq!((spans[1].parent, spans[2].parent), (Some(spans[0].id), Some(spans[1].id)));
+    let of = |place: usize| {
+        let mut fields = spans[place].fields.clone();
+        // The numbers of the connection depend on the servers' checks.
+        for name in ["db.mongodb.driver_connection_id", "db.mongodb.server_connection_id"] {
+            let number = fields.remove(name);
+            assert_eq!(number.is_some_and(|number| number.parse::<u64>().is_ok()), place == 2, "{name}");
+        }
+        fields.into_iter().collect::<Vec<_>>()
+    };
+    let common = [
+        ("db.collection.name", "orders"),
+        ("db.namespace", "shop"),
+        ("db.system.name", "mongodb"),
+        ("otel.kind", "client"),
+    ];
+    let expected = |own: &[(&str, &str)]| {
+        let mut all: Vec<_> =
+            common.iter().chain(own).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        all.sort();
+        all
+    };
+    let operation = [
+        ("db.operation.name", "insert"),
+        ("db.operation.summary", "insert shop.orders"),
+        ("otel.name", "insert shop.orders"),
+    ];
+    assert_eq!(of(1), expected(&operation));
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let command = [
+        ("db.command.name", "insert"),
+        ("db.mongodb.txn_number", "1"),
+        ("db.query.summary", "insert shop.orders"),
+        ("network.transport", "tcp"),
+        ("otel.name", "insert"),
+        ("server.address", host.as_str()),
+        ("server.port", port.as_str()),
+    ];
+    assert_eq!(of(2), expected(&command));
+}
+
+#[test]
+fn each_attempt_is_a_span_within_one_operation() {
+    let spans = spans_of(ON, |primary, client| async move {
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["find"]).error(134));
+        run_command(&client, doc! { "find": "orders" }).await.expect("the second attempt succeeds");
+    });
+    assert_eq!(names(&spans), [("operation", "find shop.orders"), ("command", "find"), ("command", "find")]);
+    assert!(spans[1..].iter().all(|span| span.parent == Some(spans[0].id)));
+    let codes = spans.iter().map(|span| span.text("db.response.status_code")).collect::<Vec<_>>();
+    assert_eq!(codes, [None, Some("134"), None]);
+    assert_eq!((spans[0].text("otel.status_code"), spans[1].text("otel.status_code")), (None, Some("ERROR")));
+}
+
+#[test]
+fn error_is_recorded_in_both_spans() {
+    let mut text = String::new();
+    let spans = spans_of(ON, |primary, client| {
+        let text = &mut text;
+        async move {
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(59));
+            *text = refused(run_command(&client, doc! { "ping": 1 }).await).to_string();
+        }
+    });
+    assert_eq!(names(&spans), [("operation", "ping shop"), ("command", "ping")]);
+    for span in &spans {
+        assert_eq!(span.text("db.response.status_code"), Some("59"));
+        assert_eq!(span.text("exception.type"), Some("Error::Command"));
+        assert_eq!(span.text("exception.message"), Some(text.as_str()));
+        assert_eq!((span.text("otel.status_code"), span.text("db.collection.name")), (Some("ERROR"), None));
+    }
+    // An operation that sends no command.
+    let spans = spans_of(ON, |_, client| async move {
+        let late = CommandOptions::new().timeout(Duration::ZERO);
+        refused(client.run_command_with("shop", doc! { "ping": 1 }, late).await);
+    });
+    assert_eq!(names(&spans)[0], ("operation", "ping shop"));
+    assert_eq!(spans[0].text("exception.type"), Some("Error::Operation"));
+}
+
+/// A span is current only while its future is polled: between the polls, other futures run.
+#[test]
+fn dropped_operation_closes_its_spans() {
+    let spans = Spans::default();
+    run(async {
+        let (_set, primary, client) = connected(ON).await;
+        let _default = spans.subscribe(|_| true);
+        let never = Duration::from_secs(60);
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).block(never));
+        {
+            let mut pinging = pin!(run_command(&client, doc! { "ping": 1 }));
+            assert!(pinging.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(spans.entered().is_empty());
+            let seen = spans.taken();
+            assert_eq!(names(&seen), [("operation", "ping shop"), ("command", "ping")]);
+            assert!(seen.iter().all(|span| !span.is_closed), "{seen:?}");
+        }
+        assert!(spans.taken().iter().all(|span| span.is_closed));
+        client.close().await;
+    });
+}
+
+#[test]
+fn without_the_option_or_a_subscriber_there_is_no_span() {
+    let act = |_, client: Client| async move {
+        run_command(&client, doc! { "ping": 1 }).await.expect("a ping");
+    };
+    assert!(spans_of(TracingOptions::DEFAULT, act).is_empty());
+    assert_eq!(spans_of(ON, act).len(), 2);
+    let spans = Spans::default();
+    run(async {
+        let (_set, primary, client) = connected(ON).await;
+        let _default = spans.subscribe(|metadata| *metadata.level() < tracing::Level::INFO);
+        act(primary, client.clone()).await;
+        client.close().await;
+    });
+    assert!(spans.taken().is_empty());
+}
+
+#[test]
+fn text_of_a_command_is_limited_and_has_no_secret() {
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 7 }] };
+    let text = |length| {
+        let insert = insert.clone();
+        let spans = spans_of(ON.query_text_length_max(length), |_, client| async move {
+            run_command(&client, insert).await.expect("a reply");
+        });
+        assert_eq!(spans[0].text("db.query.text"), None);
+        spans[1].text("db.query.text").map(str::to_owned)
+    };
+    assert_eq!(text(0), None);
+    assert_eq!(text(1000).as_deref(), Some(r#"{"insert":"c","documents":[{"_id":7}]}"#));
+    assert_eq!(text(9).as_deref(), Some(r#"{"insert"..."#));
+
+    let spans = spans_of(ON.query_text_length_max(1000), |primary, client| async move {
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["createUser"]).error(59));
+        let secret = doc! { "createUser": "ada", "pwd": "secret", "roles": [] };
+        refused(client.run_command("shop", secret).await);
+    });
+    assert_eq!(names(&spans), [("operation", "createUser shop")], "the command has no span");
+    assert_eq!(spans[0].text("exception.type"), Some("Error::Command"));
+    assert_eq!(spans[0].text("exception.message"), None);
+    assert!(!format!("{spans:?}").contains("secret") && !format!("{spans:?}").contains("ada"), "{spans:?}");
+}
+
+#[test]
+fn batches_of_a_cursor_are_operations_with_its_id() {
+    let spans = spans_of(ON, |_, client| async move {
+        run_command(&client, doc! { "insert": "c", "documents": vec![doc! {}; 3] }).await.expect("a reply");
+        let find = doc! { "find": "c", "batchSize": 2 };
+        let cursor = client.run_cursor_command("shop", find, CommandOptions::new(), CursorOptions::new()).await;
+        let mut cursor: Cursor = cursor.expect("a cursor");
+        while cursor.next_raw().await.expect("a document").is_some() {}
+        let find = doc! { "find": "c", "batchSize": 2 };
+        let cursor = client.run_cursor_command("shop", find, CommandOptions::new(), CursorOptions::new()).await;
+        let cursor: Cursor = cursor.expect("a cursor");
+        cursor.close().await.expect("it is closed");
+    });
+    let expected = [
+        ("operation", "find shop.c"),
+        ("command", "find"),
+        ("operation", "getMore shop.c"),
+        ("command", "getMore"),
+        ("operation", "find shop.c"),
+        ("command", "find"),
+        ("operation", "killCursors shop.c"),
+        ("command", "killCursors"),
+    ];
+    assert_eq!(names(&spans)[2..], expected);
+    let id = |place: usize| spans[place].text("db.mongodb.cursor_id");
+    assert!(id(3).is_some() && id(3) == id(5), "{:?}", [id(3), id(5)]);
+    assert_eq!([id(1), id(2), id(4)], [None; 3], "operations have none");
+}
+
+#[test]
+fn ends_of_transactions_and_commands_on_a_connection_are_operations() {
+    let spans = spans_of(ON, |_, client| async move {
+        let mut session = client.start_session(ClientSessionOptions::new());
+        session.start_transaction(TransactionOptions::new()).expect("none is open");
+        let insert = doc! { "insert": "c", "documents": [{}] };
+        session.run_command("shop", insert).await.expect("a reply");
+        session.commit_transaction().await.expect("committed");
+        let mut connection = client.check_out().await.expect("a connection");
+        connection.run_command("shop", doc! { "ping": 1 }).await.expect("a ping");
+    });
+    let expected = [
+        ("operation", "insert shop.c"),
+        ("command", "insert"),
+        ("operation", "commitTransaction admin"),
+        ("command", "commitTransaction"),
+        ("operation", "ping shop"),
+        ("command", "ping"),
+    ];
+    assert_eq!(names(&spans), expected);
+    let number = spans[1].text("db.mongodb.txn_number");
+    assert!(number.is_some() && number == spans[3].text("db.mongodb.txn_number"));
+    assert!(spans.chunks(2).all(|pair| pair[1].parent == Some(pair[0].id) && pair[0].parent.is_none()));
+}
