@@ -421,8 +421,8 @@ pub struct WriteConcern {
 }
 
 impl WriteConcern {
-    /// Returns `w: "majority"`: a write is acknowledged when a majority of the members has it, so that
-    /// it survives a change of the primary.
+    /// Returns `w: "majority"`: a write is acknowledged when a majority of the members has it, and then
+    /// survives a change of the primary.
     #[must_use]
     pub fn majority() -> Self {
         Self { w: Some(W::Name("majority".into())), ..Self::default() }
