@@ -6,7 +6,7 @@ use poolhouse_smol::{Client, ClientSession, ClientSessionOptions, Cursor, Databa
 use poolhouse_smol::{ServerStatus, TransactionOptions, WriteConcern};
 use serde::{Deserialize, Serialize};
 
-/// Longer than an election, so that a request waits for the new primary.
+/// Longer than an election: a request waits for the new primary.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// A primary that no longer answers is detected within the sum of both.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(2);
@@ -16,7 +16,7 @@ const DUPLICATE_KEY: i32 = 11_000;
 /// An order, in the database and in JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Chosen by the caller, so that a request can be repeated: no two orders have the same.
+    /// Chosen by the caller, because a request with a number can be repeated: no two orders have the same.
     pub(crate) number: String,
     pub(crate) customer: String,
     pub(crate) amount_cents: i64,
