@@ -160,14 +160,35 @@ class ReplicaSet:
         return f"mongodb://{hosts}/{database}?replicaSet=rs0"
 
     def recover(self):
-        """Waits until one member is primary, and all others are secondaries."""
+        """Waits until one member is primary, and each other one is a secondary that can be elected next: it has all writes, and
+        is not barred because it has stepped down."""
 
         def is_complete():
             replies = [member.hello() or {} for member in self.members]
-            primaries = sum(reply.get("isWritablePrimary", False) for reply in replies)
-            return primaries == 1 and sum(reply.get("secondary", False) for reply in replies) == len(replies) - 1
+            primaries = [member for member, reply in zip(self.members, replies) if reply.get("isWritablePrimary")]
+            if len(primaries) != 1 or sum(reply.get("secondary", False) for reply in replies) != len(replies) - 1:
+                return False
+            with contextlib.suppress(PyMongoError):
+                for member in self.members:
+                    if member is not primaries[0]:
+                        member.client.admin.command("replSetFreeze", 0)
+                everywhere = {"w": len(self.members), "wtimeout": COMMAND_LIMIT_MS - 1_000}
+                primaries[0].client.admin.command("appendOplogNote", 1, data={"recovered": 1}, writeConcern=everywhere)
+                return True
+            return False
 
         wait_until("a primary and secondaries", RECOVERY_LIMIT_S, is_complete)
+
+    def elected(self, old, least_s):
+        """Waits at least this time, and longer while no other member than `old` is primary. Returns the time until then; None
+        if that takes too long."""
+        begin, time_s = time.monotonic(), None
+        while (passed := time.monotonic() - begin) < (least_s if time_s is not None else max(least_s, FREEZE_S)):
+            others = [member for member in self.members if member is not old]
+            if time_s is None and any((member.hello() or {}).get("isWritablePrimary") for member in others):
+                time_s = round(passed, 1)
+            time.sleep(POLL_S)
+        return time_s
 
     def primary(self):
         found = [member for member in self.members if (member.hello() or {}).get("isWritablePrimary")]
@@ -176,11 +197,15 @@ class ReplicaSet:
         return found[0]
 
 
+# Each returns the time in seconds until another member is primary.
+
+
 def kill(servers):
     primary = servers.primary()
     primary.kill()
-    time.sleep(AWAY_S)
+    time_s = servers.elected(primary, AWAY_S)
     primary.start()
+    return time_s
 
 
 def step_down(servers):
@@ -190,7 +215,7 @@ def step_down(servers):
             # Its own time limit is that of the secondaries to catch up.
             with MongoClient("127.0.0.1", primary.port, directConnection=True, socketTimeoutMS=30_000) as client:
                 client.admin.command("replSetStepDown", 30, secondaryCatchUpPeriodSecs=10)
-            return
+            return servers.elected(primary, 0)
         except PyMongoError as error:
             print(f"step-down {attempt} was refused: {error}", flush=True)
             time.sleep(1)
@@ -200,14 +225,17 @@ def step_down(servers):
 def freeze(servers):
     primary = servers.primary()
     primary.freeze()
-    time.sleep(FREEZE_S)
+    time_s = servers.elected(primary, FREEZE_S)
     primary.thaw()
+    return time_s
 
 
 def restart(servers):
     primary = servers.primary()
     primary.terminate()
+    time_s = servers.elected(primary, 0)
     primary.start()
+    return time_s
 
 
 INCIDENTS = {"kill -9": kill, "step down": step_down, "stopped 20 s": freeze, "restart": restart}
@@ -361,12 +389,12 @@ def run(folder, arguments):
             stack.enter_context(Load("service", service.line.removeprefix("http://"), folder, arguments)),
             stack.enter_context(Load("pymongo", servers.uri("pymongo"), folder, arguments)),
         ]
-        begins = [("steady", time.monotonic())]
+        begins, elections = [("steady", time.monotonic())], {}
         time.sleep(CALM_S)
         for name, incident in INCIDENTS.items():
             print(f"{name} ..", flush=True)
             begins.append((name, time.monotonic()))
-            incident(servers)
+            elections[name] = incident(servers)
             servers.recover()
             time.sleep(CALM_S)
         ends = [begin for _, begin in begins[1:]] + [time.monotonic()]
@@ -385,13 +413,15 @@ def run(folder, arguments):
         errors = collections.Counter(record[3] for record in of_client if record[3] is not None)
         for error, count in errors.most_common(ERRORS_SHOWN):
             print(f"{kind}: {count} times {error}")
-    return figures, wrong
+    return {**figures, "another_primary_after_s": elections}, wrong
 
 
 def print_table(figures):
+    for name, time_s in figures["another_primary_after_s"].items():
+        print(f"{name}: another primary after {time_s} s")
     print(f"{'scenario':<14}{'client':<9}{'operations':>11}{'failed':>8}{'lost':>6}{'doubled':>9}{'s without success':>19}{'slowest, s':>12}")
     for name in figures["service"]["windows"]:
-        for kind in figures:
+        for kind in ("service", "pymongo"):
             row = figures[kind]["windows"][name]
             print(
                 f"{name:<14}{kind:<9}{row['operations']:>11}{row['failed']:>8}{row['lost']:>6}{row['doubled']:>9}"
