@@ -53,6 +53,9 @@ FREEZE_S = 20
 # Below the ports that systems choose for outgoing connections, which could take that of a killed server.
 PORTS = range(20_000, 32_000)
 ERRORS_SHOWN = 5
+# The default is 10 s. An elected member waits for a stopped one that long before it accepts writes, and may do so only after
+# the stopped one continues.
+SETTINGS = {"heartbeatTimeoutSecs": 2}
 
 
 def wait_until(what, limit_s, holds):
@@ -130,7 +133,7 @@ class Member:
 
 
 class ReplicaSet:
-    """A set with the default settings; its servers end with the block."""
+    """A set; its servers end with the block."""
 
     def __init__(self, folder, count):
         self.members = [Member(folder / f"member{index}") for index in range(count)]
@@ -141,7 +144,7 @@ class ReplicaSet:
                 member.start()
             wait_until("each member answers", START_LIMIT_S, lambda: all(member.hello() for member in self.members))
             hosts = [{"_id": index, "host": f"127.0.0.1:{member.port}"} for index, member in enumerate(self.members)]
-            self.members[0].client.admin.command("replSetInitiate", {"_id": "rs0", "members": hosts})
+            self.members[0].client.admin.command("replSetInitiate", {"_id": "rs0", "members": hosts, "settings": SETTINGS})
             self.recover()
         except BaseException:
             self.__exit__()
