@@ -55,6 +55,8 @@
 //! # Guides
 //!
 //! - [`mongodb`](poolhouse_client::guide::mongodb): options, commands, users, time limits
+//! - [`order_service`](poolhouse_client::guide::order_service): a program over HTTP with
+//!   transactions, and what happens at a failover
 //! - [`cassandra`](poolhouse_client::guide::cassandra): a session with many requests at a time
 //! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; finding a
 //!   leak or an exhausted pool

@@ -83,6 +83,8 @@ mod guide {
     struct Mongodb;
     #[doc = include_str!("../../core/client/src/guide/observing.md")]
     struct Observing;
+    #[doc = include_str!("../../core/client/src/guide/order_service.md")]
+    struct OrderService;
     #[doc = include_str!("../../core/client/src/guide/pool.md")]
     struct Pool;
     #[doc = include_str!("../../core/client/src/guide/status.md")]

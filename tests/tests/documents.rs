@@ -83,3 +83,51 @@ fn figures_of_the_comparison_are_those_of_the_results() {
     }
     assert!(figures > 50, "only {figures} figures were found");
 }
+
+/// The program of the guide `order_service`, without indentation.
+fn order_service(module: &str) -> String {
+    unindented(&read(&format!("runtime-smol/examples/order_service/{module}.rs")))
+}
+
+/// The lines of a text, each with its first and last blanks removed.
+fn unindented(text: &str) -> String {
+    text.lines().map(str::trim).fold(String::new(), |lines, line| lines + line + "\n")
+}
+
+/// The blocks of code of a document in a language.
+fn blocks<'t>(text: &'t str, language: &str) -> Vec<&'t str> {
+    let blocks = text.split("```").skip(1).step_by(2);
+    blocks.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
+}
+
+/// The guide has lines of the program: both change together.
+#[test]
+fn pieces_of_the_order_service_are_lines_of_the_program() {
+    let guide = read("core/client/src/guide/order_service.md");
+    let program = ["orders", "main"].map(order_service).concat();
+    let pieces = blocks(&guide, "ignore");
+    assert!(pieces.len() >= 6, "{pieces:#?}");
+    for piece in pieces {
+        assert!(program.contains(&unindented(piece)), "these lines are not in the program:\n{piece}");
+    }
+}
+
+#[test]
+fn commands_of_the_order_service_are_those_of_the_program() {
+    let guide = read("core/client/src/guide/order_service.md");
+    let head = order_service("main").replace("//! ", "");
+    let commands = blocks(&guide, "sh").concat();
+    let commands: Vec<&str> = commands.lines().filter(|line| line.starts_with("curl ")).collect();
+    assert!(commands.len() >= 5, "{commands:#?}");
+    for command in commands.iter().chain([&"cargo run -p poolhouse-smol --example order_service"]) {
+        assert!(head.contains(command), "main.rs does not have: {command}");
+    }
+}
+
+/// All that the service does with the database fits on two screens.
+#[test]
+fn order_service_has_at_most_a_hundred_and_twenty_lines_besides_http() {
+    let program = ["orders", "main"].map(order_service).concat();
+    let lines = program.lines().filter(|line| !line.is_empty() && !line.starts_with("//"));
+    assert!(lines.count() <= 120);
+}

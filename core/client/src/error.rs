@@ -10,7 +10,7 @@ pub(super) use write::labels;
 #[cfg(feature = "tls")]
 use crate::tls::TlsError;
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
 use poolhouse_core::pool::CheckOutError;
@@ -410,6 +410,14 @@ impl core::error::Error for TransactionError {
 impl From<OperationError> for Error {
     fn from(error: OperationError) -> Self {
         Self::Operation(error)
+    }
+}
+
+/// The error of an application that converts its type to a document for a command:
+/// `serialize_to_document(&order)?`.
+impl From<bson::error::Error> for Error {
+    fn from(error: bson::error::Error) -> Self {
+        Self::Bson(error.to_string())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Guides: how to use the clients. These modules contain only text.
 //!
 //! - [`mongodb`]: a MongoDB client: options, commands, users, time limits.
+//! - [`order_service`]: a program over HTTP with transactions, and what happens at a failover.
 //! - [`cassandra`]: a Cassandra session.
 //! - [`pool`]: a pool for a protocol of your own.
 //! - [`observing`]: events, logs, metrics, snapshots; how to find a leak or an exhausted pool.
@@ -56,6 +57,10 @@ pub mod migrating_pools {
 
 pub mod mongodb {
     #![cfg_attr(not(doctest), doc = include_str!("guide/mongodb.md"))]
+}
+
+pub mod order_service {
+    #![cfg_attr(not(doctest), doc = include_str!("guide/order_service.md"))]
 }
 
 pub mod cassandra {

@@ -12,6 +12,7 @@ pub use read_preference::OwnedReadPreference;
 pub(super) use read_preference::tag_sets;
 
 use super::srv::Srv;
+use super::transaction::millis;
 use super::{Error, SetupError};
 #[cfg(feature = "tracing")]
 use crate::log::LogOptions;
@@ -429,4 +430,38 @@ pub struct WriteConcern {
     pub journal: Option<bool>,
     /// `wTimeoutMS`.
     pub w_timeout: Option<Duration>,
+}
+
+impl WriteConcern {
+    /// Returns `w: "majority"`: a write is acknowledged when a majority of the members has it, and then
+    /// survives a change of the primary.
+    #[must_use]
+    pub fn majority() -> Self {
+        Self { w: Some(W::Name("majority".into())), ..Self::default() }
+    }
+
+    /// Returns the value of `writeConcern` in a command, because the client adds no write concern to
+    /// commands outside of a transaction:
+    /// `doc! { "insert": .., "writeConcern": WriteConcern::majority().to_document() }`.
+    ///
+    /// A field that is not specified is left out. `wtimeout` has whole milliseconds, at least 1
+    /// because 0 is no limit; a limit that is longer than servers accept is left out too.
+    ///
+    /// Source: Read and Write Concern, "Write Concern", on the format of commands.
+    #[must_use]
+    pub fn to_document(&self) -> bson::Document {
+        let mut document = bson::Document::new();
+        match &self.w {
+            Some(W::Nodes(count)) => drop(document.insert("w", i64::from(*count))),
+            Some(W::Name(name)) => drop(document.insert("w", name)),
+            None => {}
+        }
+        if let Some(journal) = self.journal {
+            document.insert("j", journal);
+        }
+        if let Some(timeout_ms) = self.w_timeout.and_then(millis) {
+            document.insert("wtimeout", timeout_ms);
+        }
+        document
+    }
 }

@@ -610,6 +610,20 @@ impl<P: Platform> ClientSession<P> {
         self.client.run_in(&mut self.state, database, &command, options, connection::to_document).await
     }
 
+    /// Runs a command in this session and decodes the reply, as [`Client::run_command_as`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientSession::run_command`]; [`Error::Bson`] if the reply is no `T`. The server has
+    /// executed the command then.
+    pub async fn run_command_as<T: DeserializeOwned>(
+        &mut self,
+        database: &str,
+        command: bson::Document,
+    ) -> Result<T, Error> {
+        self.run_command_as_with(database, command, CommandOptions::new()).await
+    }
+
     /// Runs a command in this session and decodes the reply, as [`Client::run_command_as_with`]
     /// does.
     ///

@@ -525,6 +525,32 @@ impl<P: Platform> ClientSession<P> {
     ///
     /// If the returned future is dropped, the transaction stays open: abort it, or drop the session.
     ///
+    /// A task that is spawned must be `Send`. The compiler accepts that of an `async move` closure that
+    /// owns its captures. If the closure borrows from outside of it, even `&str`, the compiler refuses
+    /// to spawn the task: "implementation of `Send` is not general enough". Clone what `work` uses:
+    ///
+    /// ```
+    /// use bson::doc;
+    /// use poolhouse_client::{Client, ClientSession, ClientSessionOptions, Error, Platform, TransactionOptions};
+    ///
+    /// async fn cancel<P: Platform>(client: &Client<P>, number: &str) -> Result<(), Error> {
+    ///     let number = number.to_owned();
+    ///     let work = async move |session: &mut ClientSession<P>| {
+    ///         let deletes = [doc! { "q": { "number": &number }, "limit": 1 }];
+    ///         session.run_command("shop", doc! { "delete": "orders", "deletes": deletes.to_vec() }).await?;
+    ///         let cancelled = [doc! { "number": &number }];
+    ///         session.run_command("shop", doc! { "insert": "cancelled", "documents": cancelled.to_vec() }).await?;
+    ///         Ok(())
+    ///     };
+    ///     let mut session = client.start_session(ClientSessionOptions::new());
+    ///     session.with_transaction(TransactionOptions::new(), work).await
+    /// }
+    ///
+    /// fn spawnable<P: Platform>(client: Client<P>) -> impl Future<Output = Result<(), Error>> + Send {
+    ///     async move { cancel(&client, "A-1").await }
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of `work`; those of [`start_transaction`](Self::start_transaction) and

@@ -307,6 +307,32 @@ fn read_of_a_session_follows_its_writes() {
 }
 
 #[test]
+fn replies_to_commands_of_a_session_are_decoded() {
+    #[derive(serde::Deserialize)]
+    struct Inserted {
+        n: i64,
+    }
+
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let mut session = client.start_session(ClientSessionOptions::new());
+        let documents = [doc! { "_id": 1 }, doc! { "_id": 2 }];
+        let insert = doc! { "insert": "c", "documents": documents.to_vec() };
+        let Inserted { n } = session.run_command_as("db", insert.clone()).await.expect("a reply");
+        assert_eq!(n, 2);
+        let twice = session.run_command_as::<Inserted>("db", insert).await.err();
+        assert_eq!(twice.expect("both exist").code(), Some(11_000));
+        let other = session.run_command_as::<Inserted>("db", doc! { "find": "c" }).await.err();
+        assert!(matches!(other, Some(Error::Bson(_))), "{other:?}");
+        let inserts = inserts(&set);
+        assert_eq!(lsid(&inserts[0]), lsid(&inserts[1]));
+        client.close().await;
+    });
+}
+
+#[test]
 fn hostile_cluster_time_is_ignored() {
     run(async {
         let set = still_set();

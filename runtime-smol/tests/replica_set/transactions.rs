@@ -736,6 +736,35 @@ fn with_transaction_can_be_spawned() {
     });
 }
 
+/// A closure with captures too, if it owns them.
+#[test]
+fn with_transaction_of_a_closure_that_owns_its_captures_can_be_spawned() {
+    async fn insert_both(client: &Client, ids: &[i32]) -> Result<usize, Error> {
+        let ids = ids.to_vec();
+        let work = async move |session: &mut ClientSession| {
+            for id in &ids {
+                session.run_command("db", doc! { "insert": "c", "documents": [{ "_id": id }] }).await?;
+            }
+            Ok::<_, Error>(ids.len())
+        };
+        session(client).with_transaction(TransactionOptions::new(), work).await
+    }
+
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        // The whole is repeated after a transient error, so the closure is called twice.
+        primary.set_fail_point(once(&["commitTransaction"]).error(251).labels(&["TransientTransactionError"]));
+        let task = smol::spawn({
+            let client = client.clone();
+            async move { insert_both(&client, &[1, 2]).await }
+        });
+        assert_eq!(task.await.expect("it is committed"), 2);
+        assert_eq!(count(&client).await, 2);
+        assert_eq!(sent(&primary, "insert").len(), 4);
+        client.close().await;
+    });
+}
+
 /// Routers of a cluster, and a client that uses all of them.
 async fn cluster(count: usize) -> (FakeMongoses, Client) {
     let routers = FakeMongoses::start(count).expect("they start");

@@ -288,3 +288,10 @@ fn label_of_a_transaction_is_added_once_and_changes_nothing_else() {
     assert!(matches!(refused(1).with_label(Labels::NONE), Error::Command(error) if error.labels.is_empty()));
     assert!(matches!(Error::Session("s").with_label(transient), Error::Session(_)));
 }
+
+#[test]
+fn errors_of_the_bson_crate_are_converted() {
+    let convert = || -> Result<bson::Document, Error> { Ok(bson::serialize_to_document(&7)?) };
+    let error = convert().expect_err("a number is no document");
+    assert!(matches!(error, Error::Bson(_)) && error.to_string().starts_with("BSON: "), "{error}");
+}

@@ -334,6 +334,18 @@ fn libraries_are_listed_once_and_in_order() {
     assert_eq!(told, ("poolhouse|inner|outer|last".to_string(), "0.1|1.2|2".to_string(), "Rust|p".to_string()));
 }
 
+#[test]
+fn write_concern_is_converted_to_the_value_of_a_command() {
+    let document = |w, journal, w_timeout| WriteConcern { w, journal, w_timeout }.to_document();
+    assert_eq!(document(None, None, None), bson::doc! {});
+    assert_eq!(WriteConcern::majority().to_document(), bson::doc! { "w": "majority" });
+    let all = document(Some(W::Nodes(2)), Some(false), Some(Duration::from_millis(250)));
+    assert_eq!(all, bson::doc! { "w": 2_i64, "j": false, "wtimeout": 250_i64 });
+    // 0 would be no limit, and servers refuse numbers beyond 32 bits.
+    assert_eq!(document(None, None, Some(Duration::from_nanos(1))), bson::doc! { "wtimeout": 1_i64 });
+    assert_eq!(document(None, None, Some(Duration::MAX)), bson::doc! {});
+}
+
 /// An option that connection strings do not have.
 #[test]
 fn drain_timeout_is_that_of_the_options() {
