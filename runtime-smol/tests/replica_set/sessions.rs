@@ -105,7 +105,8 @@ fn commands_are_retried_only_as_the_options_allow() {
         let primary = set.server(set.primary().expect("a primary"));
         let many = doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }] };
         let single = doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1 }] };
-        let unacknowledged = doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 0 } };
+        // It has a reply, but no number.
+        let unacknowledged = doc! { "findAndModify": "c", "remove": true, "writeConcern": { "w": 0 } };
         let read = doc! { "find": "c" };
         let commit = doc! { "commitTransaction": 1, "lsid": { "id": 1 }, "txnNumber": 1_i64, "autocommit": false };
         let cases = [
