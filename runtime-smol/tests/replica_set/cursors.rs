@@ -182,22 +182,6 @@ fn hostile_replies_are_errors_that_name_the_fault() {
 }
 
 #[test]
-fn error_of_a_batch_ends_the_cursor_and_is_not_retried() {
-    run(async {
-        let set = still_set();
-        let client = client(options(&set.uri()));
-        let primary = primary_of(&client, &set).await;
-        filled(&client).await;
-        let mut cursor = read(&client).await;
-        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).error(43));
-        assert_eq!(refused(cursor.try_next().await).code(), Some(43));
-        assert_eq!(cursor.try_next().await.expect("it has ended"), None);
-        assert_eq!(sent(&primary, "getMore").len(), 1);
-        client.close().await;
-    });
-}
-
-#[test]
 fn document_of_another_type_is_skipped_with_an_error() {
     #[derive(Debug, serde::Deserialize)]
     struct Strict {
