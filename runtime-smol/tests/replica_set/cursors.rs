@@ -54,6 +54,7 @@ async fn primary_of(client: &Client, set: &FakeReplicaSet) -> alloc::sync::Arc<F
 
 /// On secondaries too: all commands of a cursor go to the same server, in the same session.
 #[test]
+#[doc(alias = "P58")]
 fn batches_are_from_the_server_and_the_session_of_the_cursor() {
     run(async {
         let set = still_set();
