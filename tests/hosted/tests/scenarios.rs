@@ -8,6 +8,9 @@
 
 extern crate alloc;
 
+// The code of the guide `migrating_pymongo`.
+#[path = "../../../core/client/src/guide/cookbook.rs"]
+mod cookbook;
 #[path = "scenarios/deployment.rs"]
 mod deployment;
 #[path = "scenarios/events.rs"]
@@ -81,6 +84,17 @@ fn all() -> ExitCode {
         }
     }
     suite = suite.case("file_with_an_unknown_field_is_refused", strict);
+    let name = "mongod::cookbook_of_the_guide";
+    suite = match missing {
+        Some(reason) => suite.missing(name, reason),
+        None => {
+            let genuine = Arc::clone(&genuine);
+            suite.case(name, move || {
+                let mut genuine = genuine.lock().unwrap_or_else(PoisonError::into_inner);
+                run::cookbook(&Deployment::genuine_set(&mut genuine)?)
+            })
+        }
+    };
     let status = suite.case("each_part_has_scenarios", move || enough(&counts)).run();
     // The processes of the servers end here.
     drop(genuine.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -68,21 +68,7 @@ impl<'a> Deployment<'a> {
     pub(crate) fn genuine(scenario: &Scenario, genuine: &'a mut Option<Genuine>) -> Result<Self, String> {
         let Genuine { set, standalone } = genuine.get_or_insert_default();
         let deployment = match scenario.topology {
-            Topology::Set => {
-                if set.is_none() {
-                    // A busy machine must not cause an election.
-                    let calm = Duration::from_secs(10);
-                    let options = MongodReplicaSetOptions {
-                        election_timeout: calm,
-                        heartbeat_timeout: calm,
-                        ..MongodReplicaSetOptions::default()
-                    };
-                    *set = Some(MongodReplicaSet::start_with(options).map_err(|error| error.to_string())?);
-                }
-                let set = set.as_ref().ok_or("a set")?;
-                set.wait_for_primary(SETTLING).map_err(|error| error.to_string())?;
-                Self::Set(set)
-            }
+            Topology::Set => Self::started_set(set)?,
             Topology::Standalone => {
                 if standalone.is_none() {
                     *standalone = Some(Mongod::start(MongodOptions::default()).map_err(|error| error.to_string())?);
@@ -98,6 +84,27 @@ impl<'a> Deployment<'a> {
         run(deployment.primary()?, "db", doc! { "dropDatabase": 1, "writeConcern": deployment.everywhere() })?;
         deployment.fill(scenario)?;
         Ok(deployment)
+    }
+
+    /// Starts the genuine set if it does not run.
+    pub(crate) fn genuine_set(genuine: &'a mut Option<Genuine>) -> Result<Self, String> {
+        Self::started_set(&mut genuine.get_or_insert_default().set)
+    }
+
+    fn started_set(set: &'a mut Option<MongodReplicaSet>) -> Result<Self, String> {
+        if set.is_none() {
+            // A busy machine must not cause an election.
+            let calm = Duration::from_secs(10);
+            let options = MongodReplicaSetOptions {
+                election_timeout: calm,
+                heartbeat_timeout: calm,
+                ..MongodReplicaSetOptions::default()
+            };
+            *set = Some(MongodReplicaSet::start_with(options).map_err(|error| error.to_string())?);
+        }
+        let set = set.as_ref().ok_or("a set")?;
+        set.wait_for_primary(SETTLING).map_err(|error| error.to_string())?;
+        Ok(Self::Set(set))
     }
 
     /// Writes the documents of the scenario to all members.

@@ -27,11 +27,25 @@ struct Run<'a> {
 type Outcome = Result<Option<Bson>, Error>;
 
 pub(crate) fn scenario(scenario: &Scenario, deployment: &Deployment<'_>) -> Result<(), String> {
+    limited(run(scenario, deployment))
+}
+
+/// Runs the commands of the guide on a set.
+pub(crate) fn cookbook(deployment: &Deployment<'_>) -> Result<(), String> {
+    limited(async {
+        let client = client(&deployment.uri(&Document::new()))?;
+        crate::cookbook::all(&client).await.map_err(|error| error.to_string())?;
+        client.close().await;
+        Ok(())
+    })
+}
+
+fn limited(work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
     let limit = async {
         smol::Timer::after(LIMIT).await;
         Err("the scenario exceeded its time limit".to_owned())
     };
-    smol::block_on(run(scenario, deployment).or(limit))
+    smol::block_on(work.or(limit))
 }
 
 async fn run(scenario: &Scenario, deployment: &Deployment<'_>) -> Result<(), String> {
