@@ -45,6 +45,8 @@ pub mod pool {
 
 pub mod migrating_pymongo {
     #![cfg_attr(not(doctest), doc = include_str!("guide/migrating_pymongo.md"))]
+    // The target `scenarios` of `poolhouse-hosted` runs the cookbook.
+    #![cfg_attr(not(doctest), doc = concat!("```ignore\n", include_str!("guide/cookbook.rs"), "```"))]
 }
 
 pub mod migrating_datastax {

@@ -54,6 +54,7 @@ async fn primary_of(client: &Client, set: &FakeReplicaSet) -> alloc::sync::Arc<F
 
 /// On secondaries too: all commands of a cursor go to the same server, in the same session.
 #[test]
+#[doc(alias = "P58")]
 fn batches_are_from_the_server_and_the_session_of_the_cursor() {
     run(async {
         let set = still_set();
@@ -177,22 +178,6 @@ fn hostile_replies_are_errors_that_name_the_fault() {
         }
         // The server has the first two of them still.
         eventually("both are closed", || sent(&primary, "killCursors").len() == 2).await;
-        client.close().await;
-    });
-}
-
-#[test]
-fn error_of_a_batch_ends_the_cursor_and_is_not_retried() {
-    run(async {
-        let set = still_set();
-        let client = client(options(&set.uri()));
-        let primary = primary_of(&client, &set).await;
-        filled(&client).await;
-        let mut cursor = read(&client).await;
-        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).error(43));
-        assert_eq!(refused(cursor.try_next().await).code(), Some(43));
-        assert_eq!(cursor.try_next().await.expect("it has ended"), None);
-        assert_eq!(sent(&primary, "getMore").len(), 1);
         client.close().await;
     });
 }

@@ -63,41 +63,6 @@ fn write_is_retried_in_its_session_with_its_number_and_executed_once() {
     });
 }
 
-/// The server has executed the write, but its reply reports a failed write concern.
-#[test]
-fn write_whose_acknowledgement_failed_is_retried_and_executed_once() {
-    run(async {
-        let set = still_set();
-        let primary = set.server(set.primary().expect("a primary"));
-        let client = client(options(&set.uri()));
-        known(&client, &set).await;
-        let stepped_down = doc! { "code": 11_602, "errmsg": "stepped down" };
-        let point = FailPoint::new(FailPointMode::Times(1), &["insert"]).write_concern_error(stepped_down);
-        primary.set_fail_point(point.labels(&["RetryableWriteError"]));
-        insert(&client, CommandOptions::new()).await.expect("the second attempt succeeds");
-        let inserts = inserts(&set);
-        assert_eq!(inserts.len(), 2);
-        assert_eq!(txn_number(&inserts[0]), txn_number(&inserts[1]));
-        assert_eq!(count(&client).await, 1);
-        client.close().await;
-    });
-}
-
-#[test]
-fn each_write_has_another_number() {
-    run(async {
-        let set = still_set();
-        let client = client(options(&set.uri()));
-        known(&client, &set).await;
-        for _ in 0..3 {
-            insert(&client, CommandOptions::new()).await.expect("a reply");
-        }
-        let numbers: Vec<_> = inserts(&set).iter().map(txn_number).collect();
-        assert_eq!(numbers, [Some(1), Some(2), Some(3)]);
-        client.close().await;
-    });
-}
-
 #[test]
 fn commands_are_retried_only_as_the_options_allow() {
     run(async {
@@ -136,43 +101,6 @@ fn commands_are_retried_only_as_the_options_allow() {
             primary.set_fail_point(FailPoint::new(FailPointMode::Off, &[name]));
             client.close().await;
         }
-    });
-}
-
-#[test]
-fn session_is_reused_and_ended_at_close() {
-    run(async {
-        let set = still_set();
-        let primary = set.server(set.primary().expect("a primary"));
-        let client = client(options(&set.uri()));
-        known(&client, &set).await;
-        for _ in 0..5 {
-            ping(&client).await.expect("a ping");
-        }
-        client.close().await;
-        let pings = sent(&primary, "ping");
-        assert!(pings.windows(2).all(|pair| lsid(&pair[0]) == lsid(&pair[1])), "{pings:?}");
-        let ended: Vec<_> = (0..3).flat_map(|member| sent(&set.server(member), "endSessions")).collect();
-        let [ended] = ended.as_slice() else { panic!("{ended:?}") };
-        assert_eq!(body(ended).get_array("endSessions").expect("ids").as_slice(), [lsid(&pings[0]).clone()]);
-        assert_eq!(body(ended).get_str("$db").ok(), Some("admin"));
-    });
-}
-
-#[test]
-fn session_is_not_reused_after_a_network_error() {
-    run(async {
-        let set = still_set();
-        let primary = set.server(set.primary().expect("a primary"));
-        let client = client(options(&set.uri()));
-        known(&client, &set).await;
-        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).close());
-        refused(ping(&client).await);
-        known(&client, &set).await;
-        ping(&client).await.expect("a ping");
-        let pings = sent(&primary, "ping");
-        assert_ne!(lsid(&pings[0]), lsid(&pings[1]));
-        client.close().await;
     });
 }
 
@@ -432,23 +360,6 @@ fn command_whose_retries_are_off_is_sent_once_and_without_number() {
             let inserts = inserts(&set).split_off(before);
             assert_eq!(inserts.iter().map(txn_number).collect::<Vec<_>>(), [None]);
         }
-        client.close().await;
-    });
-}
-
-/// The server has executed the write.
-#[test]
-fn reply_without_error_is_no_overload() {
-    run(async {
-        let set = still_set();
-        let primary = set.server(set.primary().expect("a primary"));
-        let client = client(options(&set.uri()));
-        known(&client, &set).await;
-        let late = doc! { "code": 64, "errmsg": "late" };
-        let point = FailPoint::new(FailPointMode::Times(1), &["insert"]).write_concern_error(late);
-        primary.set_fail_point(point.labels(&["SystemOverloadedError", "RetryableError"]));
-        assert!(matches!(refused(insert(&client, CommandOptions::new()).await), Error::Write(_)));
-        assert_eq!(inserts(&set).len(), 1);
         client.close().await;
     });
 }

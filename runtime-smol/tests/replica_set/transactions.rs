@@ -273,39 +273,6 @@ fn limits_of_a_commit_are_sent_as_servers_accept_them() {
     });
 }
 
-#[test]
-fn overloaded_server_gets_the_same_commit_again() {
-    run(async {
-        let (_set, primary, client) = set_with(|_| {}).await;
-        let mut session = started(&client);
-        insert(&mut session).await.expect("a reply");
-        primary.set_fail_point(overloaded("commitTransaction"));
-        session.commit_transaction().await.expect("the second attempt succeeds");
-        let commits = sent(&primary, "commitTransaction");
-        assert_eq!(commits.iter().map(|commit| field(commit, "writeConcern")).collect::<Vec<_>>(), [None, None]);
-        drop(session);
-        client.close().await;
-    });
-}
-
-#[test]
-fn overloaded_server_gets_the_first_command_again_as_the_first() {
-    run(async {
-        let (_set, primary, client) = set_with(|_| {}).await;
-        let mut session = started(&client);
-        primary.set_fail_point(overloaded("insert"));
-        insert(&mut session).await.expect("the second attempt succeeds");
-        insert(&mut session).await.expect("a reply");
-        session.commit_transaction().await.expect("it is committed");
-        let starts: Vec<_> =
-            sent(&primary, "insert").iter().map(|it| field(it, "startTransaction").is_some()).collect();
-        assert_eq!(starts, [true, true, false]);
-        assert_eq!(count(&client).await, 2);
-        drop(session);
-        client.close().await;
-    });
-}
-
 /// The fake server receives commands of 48 MB at most.
 #[test]
 fn first_command_that_was_not_sent_is_repeated_as_the_first() {

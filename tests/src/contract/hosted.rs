@@ -1,6 +1,7 @@
 //! Implementations of [`Platform`] as subjects, and the cases that only hosted clients support.
 
 mod crowd;
+mod cursors;
 mod dropping;
 mod ending;
 mod mux;
@@ -37,6 +38,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = ending::add::<P>(suite);
     let suite = crowd::add::<P>(suite);
     let suite = transactions::add::<P>(suite);
+    let suite = cursors::add::<P>(suite);
     // Multiplexed pools have no separate path for a client without a subscriber.
     if super::is_unobserved() { suite } else { mux::add::<P>(suite) }
 }

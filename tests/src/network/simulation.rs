@@ -30,6 +30,9 @@ use poolhouse_driver::{CommandStage, Event as OwnedEvent, EventKinds, EventRef, 
 use std::panic;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+/// A command: its server, and the ids of its connection and request.
+type CommandKey = (String, u64, i32);
+
 /// Maximum number of events that one step emits.
 const NOTICES_MAX: usize = 1 << 16;
 /// Upper bound of the steps of a run. More steps mean an endless loop.
@@ -92,7 +95,9 @@ pub(super) struct Simulation {
     /// A subscription whose events are read after each poll of a task.
     prompt: Option<Subscription>,
     /// The commands of each connection, by their request ids, that have begun and not ended.
-    pub(super) commands: BTreeMap<(String, u64, i32), u32>,
+    pub(super) commands: BTreeMap<CommandKey, u32>,
+    /// The sessions of those commands, by their ids.
+    sessions: BTreeMap<Vec<u8>, CommandKey>,
     /// A subscription to other events than those of check-outs, which is never read.
     _unread: Option<Subscription>,
     /// The events of pools, if they are judged.
@@ -203,6 +208,7 @@ impl Simulation {
             sim,
             prompt,
             commands: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             _unread: unread,
             trace: is_recorded.then(Trace::default),
             mux_trace: MuxTrace::new(),
@@ -396,8 +402,18 @@ impl Simulation {
                     let key = (event.address.to_owned(), event.connection_id, event.request_id);
                     // A server that comes back counts its connections from the start.
                     match event.stage {
-                        CommandStage::Started => *self.commands.entry(key).or_default() += 1,
+                        CommandStage::Started => {
+                            if let Ok(Some(session)) = event.document.get("lsid") {
+                                let session = session.as_document().map(|id| id.as_bytes().to_vec());
+                                let session = session.unwrap_or_else(|| panic!("P57: lsid is no document: {event}"));
+                                self.sim.with(|state| state.counters.checks.add("P57"));
+                                let other = self.sessions.insert(session, key.clone());
+                                assert_eq!(other, None, "P57: two commands use one session at the same time: {event}");
+                            }
+                            *self.commands.entry(key).or_default() += 1;
+                        }
                         CommandStage::Succeeded { .. } | CommandStage::Failed { .. } => {
+                            self.sessions.retain(|_, command| *command != key);
                             let begun = self.commands.get_mut(&key);
                             let begun = begun.unwrap_or_else(|| panic!("P56: a command ends twice: {event}"));
                             *begun -= 1;

@@ -16,7 +16,7 @@ pub enum Owner {
 
 /// The invariants with other owners; all others have only the [`Oracle`].
 #[rustfmt::skip]
-pub const OWNERS: [(&str, &[Owner]); 19] = [
+pub const OWNERS: [(&str, &[Owner]); 21] = [
     ("P43", &[Generator("simulate"), Generator("network"), Test("close")]),
     ("P48", &[Oracle, Test("alloc_free"), Test("mux_allocations")]),
     ("P49", &[Generator("simulate"), Generator("simulate_mux"), Generator("network")]),
@@ -27,6 +27,8 @@ pub const OWNERS: [(&str, &[Owner]); 19] = [
     ("P54", &[Generator("network")]),
     ("P55", &[Generator("network")]),
     ("P56", &[Generator("network")]),
+    ("P57", &[Generator("network")]),
+    ("P58", &[Generator("contract")]),
     ("S7", &[Oracle, Generator("search")]),
     ("S8", &[Generator("search")]),
     ("S9", &[Generator("search")]),
@@ -39,7 +41,7 @@ pub const OWNERS: [(&str, &[Owner]); 19] = [
 ];
 
 /// The number of ids of each kind.
-pub(super) const KINDS: [(char, usize); 3] = [('P', 56), ('M', 6), ('S', 21)];
+pub(super) const KINDS: [(char, usize); 3] = [('P', 58), ('M', 6), ('S', 21)];
 
 /// Each id and its owners.
 pub fn owners() -> impl Iterator<Item = (String, &'static [Owner])> {

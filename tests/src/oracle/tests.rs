@@ -47,6 +47,7 @@ fn parts_of(generator: &str) -> (&'static [&'static str], &'static [&'static str
         "corpus" => (&["tests/src/fuzz/"], &[]),
         "search" => (&["tests/src/search/", "tests/src/machines/control.rs"], &[]),
         "simulate_mux" => (&["tests/src/seeds.rs", "tests/src/sim/mux/"], &[]),
+        "contract" => (&["tests/src/contract/"], &[]),
         "network" => (&["tests/src/seeds.rs", "tests/src/network/"], &network::CHECKED),
         _ => panic!("unknown generator {generator}"),
     }

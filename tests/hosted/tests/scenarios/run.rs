@@ -1,0 +1,284 @@
+//! Runs a scenario on a deployment.
+
+use crate::deployment::Deployment;
+use crate::events::Watched;
+use crate::file::{Action, Call, Scenario, Step};
+use crate::matching::Names;
+use alloc::collections::BTreeMap;
+use bson::{Bson, Document};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_smol::poolhouse_driver::EventKinds;
+use poolhouse_smol::{Client, ClientOptions, ClientSession, CommandOptions, Cursor, Error};
+use smol::future::FutureExt;
+
+/// Time limit of a scenario.
+const LIMIT: Duration = Duration::from_secs(120);
+
+struct Run<'a> {
+    deployment: &'a Deployment<'a>,
+    clients: BTreeMap<String, Watched>,
+    sessions: BTreeMap<String, ClientSession>,
+    cursors: BTreeMap<String, Cursor>,
+    names: Names,
+}
+
+/// The result of a step: what its pattern is compared with.
+type Outcome = Result<Option<Bson>, Error>;
+
+pub(crate) fn scenario(scenario: &Scenario, deployment: &Deployment<'_>) -> Result<(), String> {
+    limited(run(scenario, deployment))
+}
+
+/// Runs the commands of the guide on a set.
+pub(crate) fn cookbook(deployment: &Deployment<'_>) -> Result<(), String> {
+    limited(async {
+        let client = client(&deployment.uri(&Document::new()))?;
+        crate::cookbook::all(&client).await.map_err(|error| error.to_string())?;
+        client.close().await;
+        Ok(())
+    })
+}
+
+fn limited(work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let limit = async {
+        smol::Timer::after(LIMIT).await;
+        Err("the scenario exceeded its time limit".to_owned())
+    };
+    smol::block_on(work.or(limit))
+}
+
+async fn run(scenario: &Scenario, deployment: &Deployment<'_>) -> Result<(), String> {
+    let mut names = Names::default();
+    names.set("primary", deployment.primary()?.to_string());
+    let mut clients = BTreeMap::new();
+    for (name, options) in &scenario.clients {
+        let client = client(&deployment.uri(options))?;
+        known(&client, deployment).await?;
+        let subscription = client.subscribe_to(EventKinds::COMMANDS);
+        clients.insert(name.clone(), Watched::new(client, subscription));
+    }
+    let (sessions, cursors) = (BTreeMap::new(), BTreeMap::new());
+    let mut run = Run { deployment, clients, sessions, cursors, names };
+    for (index, step) in scenario.steps.iter().enumerate() {
+        run.step(step).await.map_err(|error| format!("step {index}: {error}"))?;
+    }
+    run.cursors.clear();
+    run.sessions.clear();
+    for watched in run.clients.values() {
+        // It waits for the commands in the background.
+        watched.client.close().await;
+    }
+    for (name, expected) in &scenario.events {
+        let watched = run.clients.get_mut(name).ok_or_else(|| format!("no client {name}"))?;
+        watched.check(expected, scenario.observes_all, &mut run.names)?;
+    }
+    match &scenario.outcome {
+        Some(outcome) => same_documents(outcome, deployment.documents()?),
+        None => Ok(()),
+    }
+}
+
+/// Options that have no effect are errors.
+fn client(uri: &str) -> Result<Client, String> {
+    let options = ClientOptions::parse(uri).map_err(|error| format!("{uri}: {error}"))?;
+    if let Some(warning) = options.warnings.first() {
+        return Err(format!("{uri}: {warning}"));
+    }
+    Client::with_options(options).map_err(|error| error.to_string())
+}
+
+/// Waits until the client knows all servers.
+async fn known(client: &Client, deployment: &Deployment<'_>) -> Result<(), String> {
+    let count = deployment.addresses()?.len();
+    Deployment::eventually("the client knows all servers", || {
+        let servers = client.servers();
+        servers.len() == count && servers.iter().all(|server| server.server_type != ServerType::Unknown)
+    })
+    .await
+}
+
+fn same_documents(expected: &[Bson], found: Vec<Bson>) -> Result<(), String> {
+    let sorted = |documents: &[Bson]| {
+        let mut texts: Vec<_> = documents.iter().map(ToString::to_string).collect();
+        texts.sort();
+        texts
+    };
+    let (expected, found) = (sorted(expected), sorted(&found));
+    if expected == found { Ok(()) } else { Err(format!("the collection has {found:?}, expected {expected:?}")) }
+}
+
+impl Run<'_> {
+    async fn step(&mut self, step: &Step) -> Result<(), String> {
+        let outcome = self.act(step).await?;
+        for watched in self.clients.values_mut() {
+            watched.drain()?;
+        }
+        match (outcome, &step.error) {
+            (Ok(value), None) => match &step.expect {
+                Some(pattern) => self.names.check(pattern, value.as_ref()),
+                None => Ok(()),
+            },
+            (Ok(value), Some(_)) => Err(format!("it succeeded: {value:?}")),
+            (Err(error), None) => Err(format!("it failed: {error:?}")),
+            (Err(error), Some(fault)) => fault.check(&error, &mut self.names),
+        }
+    }
+
+    /// Performs a step. The outer error is a fault of the scenario or of a number that it expects.
+    async fn act(&mut self, step: &Step) -> Result<Outcome, String> {
+        let watched = self.clients.get_mut(&step.client).ok_or_else(|| format!("no client {}", step.client))?;
+        let client = watched.client.clone();
+        Ok(match &step.action {
+            Action::FailPoint { data, mode, on } => done(self.deployment.set_fail_point(data, mode, *on)?),
+            Action::Reply { command, reply } => done(self.deployment.set_reply(command, reply)?),
+            Action::Run { call, session: None, tasks: 1 } => call_on(&client, call).await.map(reply),
+            Action::Run { call, session: None, tasks } => {
+                let spawn = |_| {
+                    let (client, call) = (client.clone(), call.clone());
+                    smol::spawn(async move { call_on(&client, &call).await })
+                };
+                let tasks: Vec<_> = (0..*tasks).map(spawn).collect();
+                let mut last = Ok(None);
+                for task in tasks {
+                    last = last.and(task.await.map(reply));
+                }
+                last
+            }
+            Action::Run { call, session: Some(name), .. } => {
+                call_in(session(&mut self.sessions, name)?, call).await.map(reply)
+            }
+            Action::ReplacePrimary { call } => {
+                let name = call.command.keys().next().cloned().unwrap_or_default();
+                let before = watched.count(&name, true);
+                let task = smol::spawn({
+                    let (client, call) = (client.clone(), call.clone());
+                    async move { call_on(&client, &call).await }
+                });
+                watched.wait(&name, true, before + 1).await?;
+                self.deployment.replace_primary()?;
+                let outcome = task.await.map(reply);
+                self.deployment.settle()?;
+                outcome
+            }
+            Action::Read { call, session: in_session, further, count } => {
+                let further = further.clone();
+                let (command, options) = (call.command.clone(), call.options);
+                let read = match in_session {
+                    None => match client.run_cursor_command(&call.database, command, options, further).await {
+                        Ok(cursor) => rest(cursor).await,
+                        Err(error) => Err(error),
+                    },
+                    Some(name) => {
+                        let session = session(&mut self.sessions, name)?;
+                        read_in(session, call, further).await
+                    }
+                };
+                if let (Ok(read), Some(count)) = (&read, count) {
+                    if read != count {
+                        return Err(format!("{read} documents, expected {count}"));
+                    }
+                }
+                read.map(|count| Some(count.into()))
+            }
+            Action::Open { call, cursor, further } => {
+                let (command, further) = (call.command.clone(), further.clone());
+                match client.run_cursor_command(&call.database, command, call.options, further).await {
+                    Ok(opened) => {
+                        self.cursors.insert(cursor.clone(), opened);
+                        Ok(None)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Action::Next(name) => {
+                let cursor = self.cursors.get_mut(name).ok_or_else(|| format!("no cursor {name}"))?;
+                let next: Result<Option<Document>, _> = cursor.try_next().await;
+                next.map(|document| Some(document.map_or(Bson::Null, Bson::Document)))
+            }
+            Action::CloseCursor(name) => match self.cursors.remove(name) {
+                Some(cursor) => cursor.close().await.map(|()| None),
+                None => return Err(format!("no cursor {name}")),
+            },
+            Action::DropCursor(name) => done(self.cursors.remove(name).map(drop).ok_or("no such cursor")?),
+            Action::StartSession(name, options) => {
+                self.sessions.insert(name.clone(), client.start_session(*options));
+                Ok(None)
+            }
+            Action::DropSession(name) => done(self.sessions.remove(name).map(drop).ok_or("no such session")?),
+            Action::StartTransaction(name, options) => {
+                session(&mut self.sessions, name)?.start_transaction(options.clone()).map(|()| None)
+            }
+            Action::Commit(name) => session(&mut self.sessions, name)?.commit_transaction().await.map(|()| None),
+            Action::Abort(name) => session(&mut self.sessions, name)?.abort_transaction().await.map(|()| None),
+            Action::WithTransaction { session: name, transaction, calls, works } => {
+                let mut begun = 0;
+                let work = async |session: &mut ClientSession| {
+                    begun += 1;
+                    for call in calls {
+                        call_in(session, call).await?;
+                    }
+                    Ok::<_, Error>(())
+                };
+                let session = session(&mut self.sessions, name)?;
+                let outcome = session.with_transaction(transaction.clone(), work).await;
+                if begun != *works {
+                    return Err(format!("the work was begun {begun} times, expected {works}: {outcome:?}"));
+                }
+                outcome.map(|()| None)
+            }
+            Action::Wait(name, count) => {
+                watched.wait(name, false, usize::try_from(*count).map_err(|error| error.to_string())?).await?;
+                Ok(None)
+            }
+            Action::Close => {
+                client.close().await;
+                Ok(None)
+            }
+        })
+    }
+}
+
+fn done((): ()) -> Outcome {
+    Ok(None)
+}
+
+fn reply(reply: Document) -> Option<Bson> {
+    Some(reply.into())
+}
+
+fn session<'a>(sessions: &'a mut BTreeMap<String, ClientSession>, name: &str) -> Result<&'a mut ClientSession, String> {
+    sessions.get_mut(name).ok_or_else(|| format!("no session {name}"))
+}
+
+async fn call_on(client: &Client, call: &Call) -> Result<Document, Error> {
+    client.run_command_with(&call.database, call.command.clone(), call.options).await
+}
+
+async fn call_in(session: &mut ClientSession, call: &Call) -> Result<Document, Error> {
+    session.run_command_with(&call.database, call.command.clone(), call.options).await
+}
+
+/// Reads a cursor until its end, and returns the number of documents.
+async fn rest(mut cursor: Cursor) -> Result<i64, Error> {
+    let mut count = 0;
+    while cursor.next_raw().await?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+async fn read_in(
+    session: &mut ClientSession,
+    call: &Call,
+    further: poolhouse_smol::CursorOptions,
+) -> Result<i64, Error> {
+    let options: CommandOptions<'_> = call.options;
+    let mut cursor: poolhouse_smol::SessionCursor<'_> =
+        session.run_cursor_command(&call.database, call.command.clone(), options, further).await?;
+    let mut count = 0;
+    while cursor.next_raw().await?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
