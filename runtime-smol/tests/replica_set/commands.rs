@@ -111,20 +111,19 @@ fn selections_of_an_operation_have_the_id_of_its_commands() {
         client.run_command("db", doc! { "find": "c" }).await.expect("the second attempt succeeds");
         let (mut names, mut ids, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(Notice::Event { event, .. }) = events.try_next() {
-            let (name, id) = match &event {
-                Event::Command(event) => (event.get().event_name(), Some(event.get().operation_id)),
-                Event::Selection(event) => {
-                    let event = event.get();
-                    assert_eq!((event.operation, event.selector), (Some("find"), "write"));
-                    if let SelectionStage::Succeeded { address } = event.stage {
-                        addresses.push(address.to_owned());
-                    }
-                    (event.event_name(), event.operation_id)
-                }
-                other => panic!("{other}"),
-            };
-            names.push(name);
-            ids.push(id);
+            if let Event::Command(event) = event {
+                names.push(event.get().event_name());
+                ids.push(Some(event.get().operation_id));
+                continue;
+            }
+            let Event::Selection(event) = event else { panic!("{event}") };
+            let event = event.get();
+            assert_eq!((event.operation, event.selector), (Some("find"), "write"));
+            if let SelectionStage::Succeeded { address } = event.stage {
+                addresses.push(address.to_owned());
+            }
+            names.push(event.event_name());
+            ids.push(event.operation_id);
         }
         let attempt = |end| ["ServerSelectionStarted", "ServerSelectionSucceeded", "CommandStarted", end];
         assert_eq!(names, [attempt("CommandFailed"), attempt("CommandSucceeded")].concat());
