@@ -115,6 +115,9 @@ pub struct Mux<M: MuxMemory> {
     shrink_at: Option<Instant>,
     /// The last failure to establish, unless a connection was established since.
     down: Option<Down>,
+    /// Whether the host was reported to be available while a connection was being established. Then
+    /// the pause after its failure is `BACKOFF_UP`.
+    is_reported_up: bool,
     backoff: Duration,
     /// Whether a connection failed before its first reply, and no connection has received a first
     /// reply since. The next such failure delays reconnecting.
@@ -169,6 +172,7 @@ impl<M: MuxMemory> Mux<M> {
             in_flight_max: 0,
             shrink_at: None,
             down: None,
+            is_reported_up: false,
             backoff: BACKOFF_FIRST,
             failed_unanswered: false,
             heartbeats_owed: 0,
@@ -352,7 +356,7 @@ impl<M: MuxMemory> Mux<M> {
     ) -> Result<(), Stale> {
         let now = self.advance(now);
         let index = self.establishing(conn).ok_or(Stale)?;
-        self.down = None;
+        (self.down, self.is_reported_up) = (None, false);
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
         slot.received_at = now;
@@ -392,12 +396,13 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// Handles a report that the host accepts connections: shortens the pause after a failure to
-    /// establish to 250 ms. Without such a pause, nothing changes.
+    /// establish to 250 ms, also if the connection that is being established fails later.
     ///
     /// Cost: O(connections). Owes at most an `Establish` for each connection that the load requires.
     /// Events: `ConnectionCreated`.
     pub fn handle_host_up(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);
+        self.is_reported_up = self.pending_count() > 0;
         if let Some(down) = &mut self.down {
             down.until = down.until.min(down.at.saturating_add(BACKOFF_UP));
             self.open_needed(now, false, observer);
@@ -681,10 +686,10 @@ impl<M: MuxMemory> Hash for Mux<M> {
     /// pool that does not shrink, because they do not affect later results.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { id, config, closed, now, conns, streams, waiters, deadlines, in_flight, in_flight_max, .. } = self;
-        let Self { shrink_at, down, backoff, failed_unanswered, heartbeats_owed, .. } = self;
+        let Self { shrink_at, down, is_reported_up, backoff, failed_unanswered, heartbeats_owed, .. } = self;
         let in_flight_max = shrink_at.map(|_| in_flight_max);
         (id, config, closed, now, conns, waiters, deadlines, in_flight, in_flight_max).hash(state);
-        (shrink_at, down, backoff, failed_unanswered, heartbeats_owed).hash(state);
+        (shrink_at, down, is_reported_up, backoff, failed_unanswered, heartbeats_owed).hash(state);
         for (index, streams) in (0..).zip(streams.slots()) {
             if matches!(conns.list_of(index), conn::OPEN | conn::TRASHED | conn::RETIRED) {
                 streams.hash(state);

@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, reason = "a test")]
 
+use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use poolhouse_smol::mux::cql::{
@@ -665,7 +666,7 @@ fn unavailable_replicas_may_be_available_to_the_next_host() {
         };
         let both = session(&[&one, &two]);
         let ids: Vec<_> = both.hosts().iter().map(|host| host.id).collect();
-        let options = RequestOptions { hosts: Some(&ids), ..RequestOptions::default() };
+        let options = RequestOptions { hosts: Some(&ids), idempotent: true, ..RequestOptions::default() };
         both.request_with(&request, options).await.expect("the other host has replicas");
         let [batched] = &both.request_all_with(&[request], options).await[..] else { panic!("one result") };
         assert!(batched.is_ok(), "{batched:?}");
@@ -680,10 +681,20 @@ fn unavailable_replicas_may_be_available_to_the_next_host() {
         let error = both.request_with(&request, options).await.expect_err("no host has replicas");
         assert!(matches!(&error, RequestError::Server(error) if error.message == "too few"), "{error}");
         assert_eq!(echoes(&one) + echoes(&two) - before, 2);
-        // Without another host, too.
-        let alone = session(&[&one]);
-        let error = alone.request(&request).await.expect_err("no other host");
+        // A server may have executed a part of it.
+        let error = both.request_with(&request, RequestOptions { idempotent: false, ..options }).await;
+        let error = error.expect_err("it is sent once");
         assert!(matches!(error, RequestError::Server(_)), "{error}");
+        // Without another host, and if the others are not available.
+        two.kill().expect("it refuses connections");
+        let options = RequestOptions { hosts: None, ..options };
+        let pair = session(&[&one, &two]);
+        let alone = session(&[&one]);
+        for session in [&pair, &alone] {
+            let error = session.request_with(&request, options).await.expect_err("no other host");
+            assert!(matches!(error, RequestError::Server(_)), "{error}");
+        }
+        pair.close().await;
         both.close().await;
         alone.close().await;
     });
@@ -713,58 +724,80 @@ fn read_without_data_is_repeated_once_by_the_same_host() {
         let (result, ()) = smol::future::zip(session.request_with(&request, options), answers).await;
         let error = result.expect_err("the second read is late as well");
         assert!(matches!(&error, RequestError::Server(error) if error.code == ErrorCode::READ_TIMEOUT), "{error}");
+        let requests = [request];
+        let answers = async {
+            answer(&one, Opcode::Query, 3, timeout).await;
+            answer(&one, Opcode::Query, 4, timeout).await;
+        };
+        let (results, ()) = smol::future::zip(session.request_all_with(&requests, options), answers).await;
+        assert!(matches!(&results[..], [Err(RequestError::Server(_))]), "{results:?}");
         assert_eq!(echoes(&two), 0);
         session.close().await;
     });
 }
 
-/// The answer to a query for versions of the schema: of the local node, or of the peers with these
-/// last bytes of their addresses.
-fn schema_versions(stream: i16, rows: &[(Option<u8>, Option<&[u8]>)]) -> Vec<u8> {
-    let mut columns = vec![("peer", 16), ("rpc_address", 16), ("schema_version", 12)];
-    if let [(None, _)] = rows {
-        columns.drain(..2);
-    }
-    let mut body = [int(2), int(1), int(columns.len())].concat();
-    body.extend([string("system"), string("nodes")].concat());
-    body.extend(columns.iter().flat_map(|(name, kind)| [string(name), vec![0, *kind]].concat()));
-    body.extend(int(rows.len()));
-    for (peer, version) in rows {
-        if let Some(last) = peer {
-            body.extend([bytes(Some(&[127, 0, 0, *last])), bytes(Some(&[0, 0, 0, 0]))].concat());
-        }
-        body.extend(bytes(*version));
-    }
+/// The answer to a query for the version of the schema.
+fn schema_version(stream: i16, version: u8) -> Vec<u8> {
+    let mut body = [int(2), int(1), int(1)].concat();
+    body.extend([string("system"), string("local"), string("schema_version"), vec![0, 12]].concat());
+    body.extend([int(1).to_vec(), bytes(Some(&[version; 16]))].concat());
     message(stream, Opcode::Result, &body)
 }
 
 #[test]
 fn schema_agreement_is_waited_for() {
-    const OLD: Option<&[u8]> = Some(&[1; 16]);
-    const NEW: Option<&[u8]> = Some(&[2; 16]);
-    let one = server();
-    one.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT schema_version"));
-    one.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT peer"));
+    let (one, two) = (server(), server());
+    for server in [&one, &two] {
+        server.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT schema_version"));
+    }
     run(async {
-        let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
-        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
-        let mut asked = 0;
-        let mut agreed = async |limit, answers: &[&[_]]| {
-            let answers = async {
-                for peers in answers {
-                    answer(&one, Opcode::Query, asked + 1, |stream| schema_versions(stream, &[(None, NEW)])).await;
-                    answer(&one, Opcode::Query, asked + 2, |stream| schema_versions(stream, peers)).await;
-                    asked += 2;
-                }
-            };
-            let (agreed, ()) = smol::future::zip(session.schema_agreement(limit), answers).await;
-            agreed.expect("well-formed answers")
+        let hosts = [one.address().to_string(), two.address().to_string()];
+        let options = SessionOptions::new(hosts).version(Version::V4).request_timeout(PATIENCE);
+        let session = Session::new(options).expect("valid options");
+        let number = Cell::new(0);
+        let versions = async |versions: [u8; 2]| {
+            number.set(number.get() + 1);
+            for (server, version) in [&one, &two].into_iter().zip(versions) {
+                answer(server, Opcode::Query, number.get(), |stream| schema_version(stream, version)).await;
+            }
         };
-        assert!(agreed(PATIENCE, &[&[(Some(2), OLD)], &[(Some(2), NEW), (Some(3), OLD)], &[(Some(2), NEW)]]).await);
-        // A node that is still starting has no version.
-        assert!(agreed(PATIENCE, &[&[(Some(2), None)]]).await);
-        assert!(!agreed(Duration::from_millis(150), &[&[(Some(2), OLD)]]).await);
-        let answers = answer(&one, Opcode::Query, asked + 1, |stream| message(stream, Opcode::Result, &int(1)));
+        let answers = async {
+            versions([2, 1]).await;
+            versions([2, 1]).await;
+            versions([2, 2]).await;
+        };
+        let (agreed, ()) = smol::future::zip(session.schema_agreement(PATIENCE), answers).await;
+        assert!(agreed.expect("versions"));
+        let differ = async {
+            loop {
+                versions([2, 1]).await;
+            }
+        };
+        assert!(!smol::future::or(session.schema_agreement(Duration::from_secs(1)), differ).await.expect("versions"));
+        session.close().await;
+    });
+}
+
+/// Unless no host answers.
+#[test]
+fn host_that_does_not_answer_has_no_schema() {
+    let (one, two) = (server(), server());
+    two.kill().expect("it refuses connections");
+    run(async {
+        let hosts = [one.address().to_string(), two.address().to_string()];
+        let options = SessionOptions::new(hosts).version(Version::V4).request_timeout(PATIENCE);
+        let session = Session::new(options).expect("valid options");
+        assert!(session.schema_agreement(PATIENCE).await.expect("the version of the first"));
+        one.kill().expect("it refuses connections");
+        let error = session.schema_agreement(Duration::from_millis(300)).await.expect_err("no host answers");
+        assert!(
+            error.to_string().contains(&two.address().to_string()) || error.to_string().contains("no host"),
+            "{error}"
+        );
+        let voids = server();
+        voids.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT schema_version"));
+        session.set_hosts(&[CqlHost::local(voids.address().to_string())]).expect("a valid host");
+        let answers = answer(&voids, Opcode::Query, 1, |stream| message(stream, Opcode::Result, &int(1)));
         let (error, ()) = smol::future::zip(session.schema_agreement(PATIENCE), answers).await;
         assert!(matches!(error, Err(RequestError::Unexpected(Opcode::Result))), "{error:?}");
         session.close().await;

@@ -392,9 +392,10 @@ impl<P: Platform> Client<P> {
         &self.inner.core
     }
 
-    /// Closes the client: if a connection is available at once, its unused sessions are ended on a
-    /// server, which takes at most a second; then pending operations fail at once, idle connections
-    /// are closed, and connections in use are closed when they are returned. Returns when all
+    /// Closes the client. Waits at most a second until the servers have closed the cursors and aborted
+    /// the transactions that were dropped before. If a connection is available at once, the unused
+    /// sessions are ended on a server, which takes at most a second, too. Then pending operations fail
+    /// at once, idle connections are closed, and connections in use are closed when they are returned. Returns when all
     /// background tasks have ended, and ends the subscriptions. If the returned future is dropped
     /// earlier, the subscriptions end at once and the tasks end in the background. In the child of a
     /// fork, it returns at once and closes nothing.
@@ -404,6 +405,9 @@ impl<P: Platform> Client<P> {
         }
         let _subscribers = CloseOnDrop(self.inner.core.events().subscribers());
         let closing = CoreCloseOnDrop(&self.inner.core);
+        let until = self.now().saturating_add(session::END_TIMEOUT);
+        let ends = self.inner.tasks.ends_ended();
+        let _: Option<()> = resolver::before(self.inner.core.runtime().platform(), until, ends).await;
         self.end_sessions().await;
         drop(closing);
         self.inner.tasks.all_ended().await;

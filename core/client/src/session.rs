@@ -26,8 +26,9 @@ use poolhouse_wire::{EncodeError, WireError};
 use serde::de::DeserializeOwned;
 use std::sync::Mutex;
 
-/// How long the client waits, when it is closed, until the servers have ended its sessions.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the client waits, when it is closed, until the servers have ended its cursors and
+/// transactions, and then its sessions.
+pub(super) const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The sessions of a client.
 #[derive(Debug, Default)]

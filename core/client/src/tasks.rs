@@ -13,6 +13,8 @@ use std::sync::Mutex;
 pub(super) struct Tasks<P: Platform> {
     handles: Mutex<Vec<Handle<P::Task>>>,
     running: Arc<Running>,
+    /// The tasks that end cursors and transactions.
+    ends: Arc<Running>,
 }
 
 struct Handle<T> {
@@ -21,11 +23,31 @@ struct Handle<T> {
     alive: Weak<Alive>,
 }
 
+#[derive(Default)]
 struct Running {
     count: AtomicUsize,
     all_ended: Event,
     /// Closed when the last task ends, because no events follow then.
-    subscribers: Subscribers,
+    subscribers: Option<Subscribers>,
+}
+
+impl Running {
+    fn begin(self: &Arc<Self>) -> Alive {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        Alive { running: Arc::clone(self) }
+    }
+
+    /// Returns when all have ended and their futures were dropped. Cancel-safe; any number of callers
+    /// may wait.
+    async fn all_ended(&self) {
+        while self.count.load(Ordering::Acquire) > 0 {
+            let listener = self.all_ended.listen();
+            // Checked after the listener is registered: the last one may have ended before that.
+            if self.count.load(Ordering::Acquire) > 0 && ProcessFuture::new(listener).await.is_none() {
+                return;
+            }
+        }
+    }
 }
 
 /// A token that a task owns until its work has ended and was dropped.
@@ -36,7 +58,9 @@ struct Alive {
 impl Drop for Alive {
     fn drop(&mut self) {
         if self.running.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.running.subscribers.close();
+            if let Some(subscribers) = &self.running.subscribers {
+                subscribers.close();
+            }
             self.running.all_ended.notify(usize::MAX);
         }
     }
@@ -45,14 +69,13 @@ impl Drop for Alive {
 impl<P: Platform> Tasks<P> {
     /// - `subscribers`: closed when all tasks have ended.
     pub(super) fn new(subscribers: Subscribers) -> Self {
-        let running = Running { count: AtomicUsize::new(0), all_ended: Event::new(), subscribers };
-        Self { handles: Mutex::default(), running: Arc::new(running) }
+        let running = Running { subscribers: Some(subscribers), ..Running::default() };
+        Self { handles: Mutex::default(), running: Arc::new(running), ends: Arc::default() }
     }
 
     /// Spawns a task, and discards the handles of ended tasks.
     pub(super) fn spawn(&self, platform: &P, work: impl Future<Output = ()> + Send + 'static) {
-        self.running.count.fetch_add(1, Ordering::AcqRel);
-        let alive = Arc::new(Alive { running: Arc::clone(&self.running) });
+        let alive = Arc::new(self.running.begin());
         let watched = Arc::downgrade(&alive);
         let work = ProcessFuture::new(async move {
             // Dropped after the work, whether the work ends or is cancelled.
@@ -77,15 +100,23 @@ impl<P: Platform> Tasks<P> {
         lock(&self.handles).len()
     }
 
-    /// Returns when all tasks have ended and their futures were dropped. Cancel-safe; any number of
-    /// callers may wait.
+    /// Spawns a task that ends a cursor or a transaction. It must have a time limit.
+    pub(super) fn spawn_end(&self, platform: &P, work: impl Future<Output = ()> + Send + 'static) {
+        let alive = self.ends.begin();
+        self.spawn(platform, async move {
+            // Dropped after the work.
+            let _alive = alive;
+            work.await;
+        });
+    }
+
+    /// Returns when the tasks of [`Self::spawn_end`] have ended.
+    pub(super) async fn ends_ended(&self) {
+        self.ends.all_ended().await;
+    }
+
+    /// Returns when all tasks have ended.
     pub(super) async fn all_ended(&self) {
-        while self.running.count.load(Ordering::Acquire) > 0 {
-            let listener = self.running.all_ended.listen();
-            // Checked after the listener is registered: the last task may have ended before that.
-            if self.running.count.load(Ordering::Acquire) > 0 && ProcessFuture::new(listener).await.is_none() {
-                return;
-            }
-        }
+        self.running.all_ended().await;
     }
 }

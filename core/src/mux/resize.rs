@@ -2,7 +2,9 @@
 
 use super::memory::MuxConnSlot;
 use super::streams::Streams;
-use super::{BACKOFF_LAST, Down, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
+use super::{
+    BACKOFF_LAST, BACKOFF_UP, Down, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter,
+};
 use crate::machine::Observer;
 use crate::storage::{Full, Store};
 use crate::time::Past;
@@ -67,7 +69,8 @@ impl<M: MuxMemory> Mux<M> {
     /// Delays the next attempt. Failures during the pause count as one.
     pub(super) fn note_failure(&mut self, now: Instant, cause: Cause) {
         if self.down.is_none_or(|down| down.until <= now) {
-            self.down = Some(Down { cause, at: now, until: now.saturating_add(self.backoff) });
+            let pause = if core::mem::take(&mut self.is_reported_up) { BACKOFF_UP } else { self.backoff };
+            self.down = Some(Down { cause, at: now, until: now.saturating_add(pause) });
             self.backoff = (self.backoff * 2).min(BACKOFF_LAST);
         }
     }

@@ -513,6 +513,18 @@ fn host_that_is_reported_to_be_up_is_tried_at_most_four_times_a_second() {
     fail(&mut rig);
     let at = rig.mux.poll_timeout().expect("it tries again");
     assert_eq!(at.saturating_since(rig.now), Duration::from_secs(16));
+    rig.now = at;
+    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    // A report during an attempt counts if the attempt fails, and only then.
+    rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
+    fail(&mut rig);
+    let at = rig.mux.poll_timeout().expect("it tries again");
+    assert_eq!(at.saturating_since(rig.now), Duration::from_millis(250));
+    rig.now = at;
+    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    fail(&mut rig);
+    let at = rig.mux.poll_timeout().expect("it tries again");
+    assert_eq!(at.saturating_since(rig.now), Duration::from_secs(60));
     rig.now = rig.now.saturating_add(Duration::from_secs(15));
     rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
     rig.establish();

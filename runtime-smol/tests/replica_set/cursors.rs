@@ -3,9 +3,13 @@
 use super::support::{client, eventually, known, options, refused, run, sent, still_set};
 use bson::{Bson, Document, doc};
 use core::time::Duration;
-use poolhouse_smol::{Client, CommandOptions, Cursor, CursorOptions, Error, ReadMode, ReadPreference};
+use poolhouse_smol::{
+    Client, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, ReadMode, ReadPreference,
+    TransactionOptions,
+};
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Received};
+use poolhouse_tests::patience::PATIENCE;
 use smol::stream::StreamExt;
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -141,6 +145,49 @@ fn dropped_and_closed_cursors_are_closed_on_their_server() {
         drop(waiting);
         eventually("the cursor that waited is closed", || sent(&primary, "killCursors").len() == 3).await;
         client.close().await;
+    });
+}
+
+#[test]
+fn client_is_closed_after_dropped_cursors_and_transactions_were_ended() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let mut session = client.start_session(ClientSessionOptions::new());
+        session.start_transaction(TransactionOptions::new()).expect("none is open");
+        session.run_command("db", doc! { "insert": "c", "documents": [{}] }).await.expect("inserted");
+        let cursor = cursor(&client).await;
+        for command in ["killCursors", "abortTransaction"] {
+            let slow = FailPoint::new(FailPointMode::Times(1), &[command]).block(Duration::from_millis(50));
+            primary.set_fail_point(slow);
+        }
+        drop(cursor);
+        drop(session);
+        client.close().await;
+        for command in ["killCursors", "abortTransaction", "endSessions"] {
+            assert_eq!(sent(&primary, command).len(), 1, "{command}");
+        }
+        // Their sessions were unused when all sessions were ended.
+        let ended = sent(&primary, "endSessions").pop().and_then(|command| command.body).expect("a command");
+        assert_eq!(ended.get_array("endSessions").expect("ids").len(), 2);
+    });
+}
+
+#[test]
+fn client_is_closed_although_a_cursor_is_not_ended() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let cursor = cursor(&client).await;
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["killCursors"]).block(PATIENCE));
+        drop(cursor);
+        let begun = std::time::Instant::now();
+        client.close().await;
+        assert!(begun.elapsed() < PATIENCE);
     });
 }
 

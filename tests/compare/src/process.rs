@@ -78,7 +78,7 @@ impl Mongod {
         let address = reserved.local_addr().map_err(|error| error.to_string())?;
         drop(reserved);
         let folder = std::env::temp_dir().join(format!("poolhouse-compare-{}", address.port()));
-        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
         command.arg("--dbpath").arg(&folder).args(["--bind_ip", "127.0.0.1", "--port", &address.port().to_string()]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map_err(|error| error.to_string())?;

@@ -183,6 +183,8 @@ pub struct Model {
     window: Option<(u64, u32)>,
     /// The cause and the time of the last failure, and the earliest time of the next attempt.
     down: Option<(Cause, u64, u64)>,
+    /// The host was reported to be available during an attempt.
+    reported_up: bool,
     pause: u64,
     /// A connection has failed without a reply, and no connection has had a first reply since.
     fruitless: bool,
@@ -209,6 +211,7 @@ impl Model {
             waiters: Vec::new(),
             window: None,
             down: None,
+            reported_up: false,
             pause: PAUSES[0],
             fruitless: false,
             last_conn: 0,
@@ -537,7 +540,8 @@ impl Model {
     /// Of several failures within a pause, the first one counts.
     fn note_failure(&mut self, cause: Cause) {
         if self.down.is_none_or(|(.., until)| until <= self.now) {
-            self.down = Some((cause, self.now, self.now.saturating_add(self.pause).min(END)));
+            let pause = if core::mem::take(&mut self.reported_up) { PAUSE_UP } else { self.pause };
+            self.down = Some((cause, self.now, self.now.saturating_add(pause).min(END)));
             self.pause = (self.pause * 2).min(PAUSES[1]);
         }
     }

@@ -99,10 +99,11 @@ pub(super) struct Batches<P: Platform> {
 }
 
 impl<P: Platform> Client<P> {
-    /// Runs work in the background. [`Client::close`] waits for it, so it must have a time limit.
+    /// Ends a cursor or a transaction in the background. [`Client::close`] waits for it, so it must
+    /// have a time limit.
     pub(in super::super) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         if !self.is_forked() {
-            self.inner.tasks.spawn(self.inner.core.runtime().platform(), work);
+            self.inner.tasks.spawn_end(self.inner.core.runtime().platform(), work);
         }
     }
 

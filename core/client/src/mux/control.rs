@@ -21,7 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::future::{pending, poll_fn};
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::pin::pin;
 use core::sync::atomic::Ordering;
 use core::task::Poll;
@@ -63,12 +63,6 @@ impl Discovery {
     pub(super) fn new(now: Instant, options: &SessionOptions, seed: u64) -> Self {
         let cluster = Cluster::new(now, options.cluster, options.hosts.len().max(1), seed);
         Self { cluster, keyspaces: Vec::new(), has_known_tokens: false, published: None }
-    }
-
-    /// Whether a node with this address is available.
-    pub(super) fn is_up(&self, address: Option<IpAddr>) -> bool {
-        let mut nodes = self.cluster.nodes().iter();
-        nodes.any(|(known, node)| node.is_up && Some(known.ip()) == address)
     }
 
     pub(super) fn status(&self, routed_keyspaces: usize) -> ClusterStatus {

@@ -208,7 +208,7 @@ impl Rejection {
         match self.reason {
             RejectionReason::Pool(_) => false,
             RejectionReason::Lost { sent, .. } => sent,
-            RejectionReason::Refused(code) => !matches!(code, ErrorCode::IS_BOOTSTRAPPING | ErrorCode::UNAVAILABLE),
+            RejectionReason::Refused(code) => code != ErrorCode::IS_BOOTSTRAPPING,
         }
     }
 }

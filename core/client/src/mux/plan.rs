@@ -58,6 +58,11 @@ impl Hosts {
         &self.all
     }
 
+    /// The hosts that take requests.
+    pub(super) fn used(&self) -> &[Arc<Host>] {
+        self.all.get(..self.used).unwrap_or_default()
+    }
+
     /// Cost: O(log n). A caller that knows the location of its data names a host in each request.
     fn by_id(&self, id: MuxId) -> Option<&Arc<Host>> {
         let at = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;

@@ -153,8 +153,9 @@ impl<P: Platform> Session<P> {
     ///
     /// If a host does not have the statement, because it has not executed it before, has restarted
     /// or has forgotten it, it prepares the statement and executes it then. If it does not take one
-    /// of these requests, all begins once more. Each of these requests has the time limit of the
-    /// options.
+    /// of these requests, all begins once more. After an error of a host that has just prepared the
+    /// statement, no other host is tried, even where [`RetryPolicy`](super::RetryPolicy) names the
+    /// next one. Each of these requests has the time limit of the options.
     ///
     /// - `parameters`: with a value for each bind variable.
     ///

@@ -239,8 +239,7 @@ impl<'a, P: Platform> Terms<'a, P> {
         spread: usize,
         again: Again,
     ) -> Result<(Arc<Host>, Instant), RequestError> {
-        let Again { reason, error } = again;
-        let shared = self.shared;
+        let (shared, reason) = (self.shared, again.reason);
         shared.check_open()?;
         let now = shared.now();
         let refusal = match reason {
@@ -249,14 +248,19 @@ impl<'a, P: Platform> Terms<'a, P> {
             }
             RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => None,
         };
-        let Tried { plan, rejections } = &mut **tried.get_or_insert_with(|| {
+        let Tried { plan, rejections, error } = &mut **tried.get_or_insert_with(|| {
             let turn = self.turn.wrapping_add(spread);
             let plan = Plan::after(host.id, shared.hosts(), turn, self.chosen, self.routing);
-            Box::new(Tried { plan, rejections: Vec::new() })
+            Box::new(Tried { plan, rejections: Vec::new(), error: None })
         });
+        if again.error.is_some() {
+            *error = again.error;
+        }
         rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });
+        let failed = |error: &mut Option<_>, other| error.take().map_or(other, RequestError::Server);
         if self.is_over(now) {
-            return Err(timed_out(&host.address, rejections.iter().any(Rejection::may_have_executed)));
+            let is_sent = rejections.iter().any(Rejection::may_have_executed);
+            return Err(failed(error, timed_out(&host.address, is_sent)));
         }
         if matches!(reason, RejectionReason::Refused(code) if repeats_host(code)) {
             return Ok((Arc::clone(host), now));
@@ -266,17 +270,15 @@ impl<'a, P: Platform> Terms<'a, P> {
         if next.is_none() && plan.renew(shared.hosts(), rejections) {
             next = plan.next().cloned();
         }
-        next.map(|next| (next, now)).ok_or_else(|| match error {
-            Some(error) => RequestError::Server(error),
-            None => RequestError::NoHost(core::mem::take(rejections)),
-        })
+        let no_host = || failed(error, RequestError::NoHost(core::mem::take(rejections)));
+        next.map(|next| (next, now)).ok_or_else(no_host)
     }
 }
 
 /// Why a request is sent again.
 pub(super) struct Again {
     reason: RejectionReason,
-    /// The result if no host is left.
+    /// The server's error.
     error: Option<Box<ServerError>>,
 }
 
@@ -284,6 +286,8 @@ pub(super) struct Again {
 pub(super) struct Tried<'o> {
     plan: Plan<'o>,
     rejections: Vec<Rejection>,
+    /// The last error of a server: the result if no host or no time is left.
+    error: Option<Box<ServerError>>,
 }
 
 impl Tried<'_> {

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use poolhouse_cql::{Consistency, ErrorCode, Failure, FailureDetails};
+use poolhouse_cql::{ErrorCode, Failure, FailureDetails};
 
 /// Whether a request is sent again after a server has answered with an error.
 ///
@@ -17,15 +17,16 @@ pub enum RetryPolicy {
     ///
     /// | error | again |
     /// |---|---|
-    /// | unavailable | once, to the next host, which may see more replicas alive |
-    /// | read timeout, although enough replicas answered, but not the one that was asked for the data | once, to the same host, which then asks another replica; a conditional statement only if it is idempotent |
+    /// | unavailable, idempotent | once, to the next host, which may see more replicas alive |
+    /// | read timeout, although enough replicas answered, but not the one that was asked for the data | once, to the same host, which then asks another replica |
     /// | write timeout of the log of a batch, idempotent | once, to the same host, which then chooses other replicas for the log |
     /// | overloaded, server error or truncate error, idempotent | to the next host |
     ///
     /// The first three are one retry in all. If no host is left, the result is the server's error;
     /// after overload it is [`RequestError::NoHost`](super::RequestError::NoHost).
     ///
-    /// This is the default policy of the DataStax drivers.
+    /// Based on the default policy of the DataStax drivers, which also repeats a request that is not
+    /// idempotent after *unavailable*. A server may have executed it for some of its partitions, though.
     #[default]
     Default,
     /// The server's error is the result.
@@ -45,10 +46,9 @@ impl RetryPolicy {
         }
         match (failure.code, failure.details()) {
             (ErrorCode::OVERLOADED | ErrorCode::SERVER_ERROR | ErrorCode::TRUNCATE_ERROR, _) => idempotent,
-            (ErrorCode::UNAVAILABLE, _) => !has_retried,
-            (_, Ok(FailureDetails::ReadTimeout { consistency, received, required, data_present })) => {
-                let is_conditional = matches!(consistency, Consistency::Serial | Consistency::LocalSerial);
-                !has_retried && received >= required && !data_present && (idempotent || !is_conditional)
+            (ErrorCode::UNAVAILABLE, _) => !has_retried && idempotent,
+            (_, Ok(FailureDetails::ReadTimeout { received, required, data_present, .. })) => {
+                !has_retried && received >= required && !data_present
             }
             (_, Ok(FailureDetails::WriteTimeout { write_type: "BATCH_LOG", .. })) => !has_retried && idempotent,
             _ => false,

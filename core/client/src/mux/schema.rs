@@ -1,41 +1,39 @@
 //! Whether the nodes have the same schema.
 
 use super::request::RequestOptions;
-use super::{RequestError, Session};
-use crate::{Platform, lock};
-use alloc::collections::BTreeSet;
+use super::{Reply, RequestError, Session};
+use crate::Platform;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::future::poll_fn;
+use core::task::Poll;
 use core::time::Duration;
-use poolhouse_core::mux::MuxId;
-use poolhouse_cql::{Consistency, Parameters, Request, read_inet};
+use poolhouse_cql::{Consistency, Parameters, Request};
 use poolhouse_driver::BaseRuntime as _;
 
 /// The pause between two readings.
 const PAUSE: Duration = Duration::from_millis(200);
 
-const LOCAL: &str = "SELECT schema_version FROM system.local WHERE key = 'local'";
-const PEERS: &str = "SELECT peer, rpc_address, schema_version FROM system.peers";
-
-/// A version of the schema.
-type SchemaVersion = Vec<u8>;
+const VERSION: &str = "SELECT schema_version FROM system.local WHERE key = 'local'";
 
 impl<P: Platform> Session<P> {
-    /// Waits until all nodes have the same schema. Returns false if they do not after this time.
+    /// Waits until all hosts that the session uses have the same schema. Returns false if they do not
+    /// after this time.
     ///
     /// Call it after a statement that changes the schema, and send no second such statement before it
     /// returns true: nodes execute them independently. Without it, the next request may go to a node
     /// that does not have the new table yet.
     ///
-    /// Reads the versions in `system.local` and `system.peers` of one host, and reads them again
-    /// after a pause of 200 ms while they differ. If the session
-    /// [discovers its hosts](super::SessionOptions#structfield.discovers_hosts), the versions of nodes
-    /// that are unavailable or unknown do not count. If not, they count, so the result is false while
-    /// a node is down.
+    /// Reads the version in `system.local` of each host, local and remote, and reads them again after
+    /// a pause of 200 ms while they differ. A host that does not answer does not count, unless none
+    /// does.
+    ///
+    /// Cost: one small request for each host and reading.
     ///
     /// # Errors
     ///
-    /// As [`Session::request`]; [`RequestError::Unexpected`] if the answer has no rows.
+    /// As [`Session::request`], if no host answers, or after an error that another reading would not
+    /// mend; [`RequestError::Unexpected`] if the answer is no version.
     ///
     /// # Example
     ///
@@ -55,43 +53,67 @@ impl<P: Platform> Session<P> {
         let deadline = shared.now().saturating_add(limit);
         loop {
             let left = deadline.saturating_since(shared.now());
-            match self.schema_versions(left).await {
-                Ok(versions) if versions.len() <= 1 => return Ok(true),
-                Err(error) if !error.is_timeout() => return Err(error),
-                Ok(_) | Err(_) => {}
+            let timeout = left.min(shared.options.request_timeout.unwrap_or(Duration::MAX));
+            let (mut replies, mut failure) = (Vec::new(), None);
+            for outcome in self.ask_hosts(timeout).await {
+                match outcome {
+                    Ok(reply) => replies.push(reply),
+                    Err(error) if is_unanswered(&error) => failure = Some(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            let versions = replies.iter().map(version).collect::<Result<Vec<_>, _>>()?;
+            if !versions.is_empty() && versions.windows(2).all(|pair| pair[0] == pair[1]) {
+                return Ok(true);
             }
             let next = shared.now().saturating_add(PAUSE);
             if next >= deadline {
-                return Ok(false);
+                return failure.filter(|_| replies.is_empty()).map_or(Ok(false), Err);
             }
             shared.runtime.sleep_until(next).await;
         }
     }
 
-    /// Returns the versions of all nodes, each once.
-    async fn schema_versions(&self, limit: Duration) -> Result<BTreeSet<SchemaVersion>, RequestError> {
-        let options = RequestOptions { timeout: Some(limit), idempotent: true, ..RequestOptions::default() };
-        let select = |text| Request::Query { text, parameters: Parameters::new(Consistency::One) };
-        let reply = self.request_with(&select(LOCAL), options).await?;
-        let mut versions = BTreeSet::new();
-        versions.extend(reply.rows()?.flatten().flatten().map(<[u8]>::to_vec));
-        // Its table lists all other nodes.
-        let host: [MuxId; 1] = [reply.host()];
-        let reply = self.request_with(&select(PEERS), RequestOptions { hosts: Some(&host), ..options }).await?;
-        for mut cells in reply.rows()? {
-            let mut address = || cells.next().flatten().and_then(read_inet);
-            let (peer, rpc_address) = (address(), address());
-            let node = rpc_address.filter(|address| !address.is_unspecified()).or(peer);
-            // A node without a version is still starting.
-            let version = cells.next().flatten();
-            versions.extend(version.filter(|_| self.counts(node)).map(<[u8]>::to_vec));
-        }
-        Ok(versions)
+    /// Reads the version of each host at the same time.
+    async fn ask_hosts(&self, timeout: Duration) -> Vec<Result<Reply, RequestError>> {
+        let request = Request::Query { text: VERSION, parameters: Parameters::new(Consistency::One) };
+        let hosts = self.inner.shared.hosts();
+        let request = &request;
+        let asked = hosts.used().iter().map(|host| {
+            Box::pin(async move {
+                let (host, timeout) = ([host.id], Some(timeout));
+                let options = RequestOptions { timeout, hosts: Some(&host), ..RequestOptions::default() };
+                self.request_with(request, options).await
+            })
+        });
+        let mut asked: Vec<_> = asked.collect();
+        let mut outcomes = Vec::with_capacity(asked.len());
+        poll_fn(|context| {
+            asked.retain_mut(|one| match one.as_mut().poll(context) {
+                Poll::Ready(outcome) => {
+                    outcomes.push(outcome);
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if asked.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        outcomes
     }
+}
 
-    /// Whether the version of the node with this address counts.
-    fn counts(&self, node: Option<IpAddr>) -> bool {
-        let Some(discovery) = &self.inner.shared.discovery else { return true };
-        lock(discovery).is_up(node)
+/// Whether a host has not answered.
+const fn is_unanswered(error: &RequestError) -> bool {
+    matches!(error, RequestError::NoHost(_) | RequestError::Lost { .. } | RequestError::TimedOut { .. })
+}
+
+/// The version in an answer.
+fn version(reply: &Reply) -> Result<&[u8], RequestError> {
+    let unexpected = RequestError::Unexpected(reply.header.opcode);
+    let mut rows = reply.rows()?;
+    match (rows.next().and_then(|mut cells| cells.next().flatten()), rows.next()) {
+        (Some(version), None) => Ok(version),
+        _ => Err(unexpected),
     }
 }

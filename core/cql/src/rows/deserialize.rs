@@ -63,7 +63,8 @@ fn shortened(text: &str, bytes_max: usize) -> String {
 impl fmt::Display for RowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.column.is_empty() {
-            write!(f, "column {}: ", self.column)?;
+            // The name is the server's text.
+            write!(f, "column {}: ", self.column.escape_debug())?;
         }
         f.write_str(&self.text)
     }
@@ -82,6 +83,10 @@ impl de::Error for RowError {
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::custom(format_args!("{} that is not {expected}", kind_of(found)))
+    }
+
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
+        Self::custom(format_args!("a field that is not one of {expected:?}"))
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
@@ -248,12 +253,13 @@ impl<'a> Deserializer<'a> for Row<'_, 'a> {
         visitor.visit_map(self)
     }
 
-    fn deserialize_seq<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, RowError> {
-        visitor.visit_seq(self)
+    fn deserialize_seq<V: Visitor<'a>>(mut self, visitor: V) -> Result<V::Value, RowError> {
+        let value = visitor.visit_seq(&mut self)?;
+        whole(value, self.columns.is_empty())
     }
 
     fn deserialize_tuple<V: Visitor<'a>>(self, _: usize, visitor: V) -> Result<V::Value, RowError> {
-        visitor.visit_seq(self)
+        self.deserialize_seq(visitor)
     }
 
     fn deserialize_tuple_struct<V: Visitor<'a>>(
@@ -262,7 +268,7 @@ impl<'a> Deserializer<'a> for Row<'_, 'a> {
         _: usize,
         visitor: V,
     ) -> Result<V::Value, RowError> {
-        visitor.visit_seq(self)
+        self.deserialize_seq(visitor)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'a>>(self, _: &'static str, visitor: V) -> Result<V::Value, RowError> {
@@ -365,9 +371,11 @@ impl<'a> Value<'_, 'a> {
         let Some(start) = wide.len().checked_sub(bytes.len()) else { return visitor.visit_borrowed_bytes(bytes) };
         wide[start..].copy_from_slice(bytes);
         let number = i128::from_be_bytes(wide);
-        match i64::try_from(number) {
-            Ok(number) => visitor.visit_i64(number),
-            Err(_) => visitor.visit_i128(number),
+        // The integers of serde take the narrower ones.
+        match (i64::try_from(number), u64::try_from(number)) {
+            (Ok(number), _) => visitor.visit_i64(number),
+            (_, Ok(number)) => visitor.visit_u64(number),
+            _ => visitor.visit_i128(number),
         }
     }
 }
@@ -379,9 +387,13 @@ impl<'a> Deserializer<'a> for Value<'_, 'a> {
         let Some(bytes) = self.content() else { return visitor.visit_unit() };
         let id = match self.kind {
             Kind::Simple(id) => *id,
-            Kind::Elements(kind) => return visitor.visit_seq(List { kind, left: Elements::read(bytes)? }),
+            Kind::Elements(kind) => {
+                let mut list = List { kind, left: Elements::read(bytes)? };
+                let value = visitor.visit_seq(&mut list)?;
+                return whole(value, list.left.len() == 0);
+            }
             Kind::Entries(kinds) => return visitor.visit_map(Map { kinds, left: Pairs::read(bytes)?, next: None }),
-            Kind::Tuple(fields) => return visitor.visit_seq(Fields::new(fields, bytes)),
+            Kind::Tuple(fields) => return Fields::new(fields, bytes).visit(visitor, false),
             Kind::Udt(fields) => return visitor.visit_map(Fields::new(fields, bytes)),
         };
         match id {
@@ -430,24 +442,29 @@ impl<'a> Deserializer<'a> for Value<'_, 'a> {
     fn deserialize_seq<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, RowError> {
         match (self.kind, self.content()) {
             (Kind::Simple(id::BLOB | id::UUID | id::TIMEUUID | id::INET | Type::CUSTOM), Some(bytes)) => {
-                visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied()))
+                let mut all = SeqDeserializer::<_, RowError>::new(bytes.iter().copied());
+                let value = visitor.visit_seq(&mut all)?;
+                whole(value, all.end().is_ok())
             }
-            (Kind::Udt(fields), Some(bytes)) => visitor.visit_seq(Fields::new(fields, bytes)),
+            (Kind::Udt(fields), Some(bytes)) => Fields::new(fields, bytes).visit(visitor, false),
             _ => self.deserialize_any(visitor),
         }
     }
 
     fn deserialize_tuple<V: Visitor<'a>>(self, _: usize, visitor: V) -> Result<V::Value, RowError> {
-        self.deserialize_seq(visitor)
+        match (self.kind, self.content()) {
+            (Kind::Tuple(fields) | Kind::Udt(fields), Some(bytes)) => Fields::new(fields, bytes).visit(visitor, true),
+            _ => self.deserialize_seq(visitor),
+        }
     }
 
     fn deserialize_tuple_struct<V: Visitor<'a>>(
         self,
         _: &'static str,
-        _: usize,
+        length: usize,
         visitor: V,
     ) -> Result<V::Value, RowError> {
-        self.deserialize_seq(visitor)
+        self.deserialize_tuple(length, visitor)
     }
 
     fn deserialize_enum<V: Visitor<'a>>(
@@ -472,6 +489,11 @@ impl<'a> Deserializer<'a> for Value<'_, 'a> {
         <V: Visitor<'a>>
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string unit unit_struct map struct identifier
     }
+}
+
+/// Returns the value that was read, if nothing is left: values of a fixed length do not look for more.
+fn whole<T>(value: T, is_whole: bool) -> Result<T, RowError> {
+    if is_whole { Ok(value) } else { Err(RowError::custom("more elements than expected")) }
 }
 
 /// The elements of a list or a set that are left.
@@ -519,26 +541,37 @@ impl<'a> MapAccess<'a> for Map<'_, 'a> {
     }
 }
 
-/// The fields of a tuple or of a user-defined type that are left.
+/// The fields of a tuple or of a user-defined type that are left. Fields that were added to the type
+/// later have no value.
 struct Fields<'c, 'a> {
     fields: &'c [(&'a str, Kind<'a>)],
     values: Reader<'a>,
+    /// Whether a field without a value is null, and not missing.
+    is_padded: bool,
 }
 
 impl<'c, 'a> Fields<'c, 'a> {
     const fn new(fields: &'c [(&'a str, Kind<'a>)], bytes: &'a [u8]) -> Self {
-        Self { fields, values: Reader::new(bytes, 0) }
+        Self { fields, values: Reader::new(bytes, 0), is_padded: false }
     }
 
-    /// Returns the next field that has a value. Fields that were added to the type later have none.
+    /// Visits the fields as a list.
+    fn visit<V: Visitor<'a>>(mut self, visitor: V, is_padded: bool) -> Result<V::Value, RowError> {
+        self.is_padded = is_padded;
+        let value = visitor.visit_seq(&mut self)?;
+        whole(value, self.first().is_none())
+    }
+
+    /// Returns the next field.
     fn first(&self) -> Option<&'c (&'a str, Kind<'a>)> {
-        if self.values.rest.is_empty() { None } else { self.fields.first() }
+        if self.values.rest.is_empty() && !self.is_padded { None } else { self.fields.first() }
     }
 
     fn next_value<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, RowError> {
         let Some((_, kind)) = self.first() else { return Ok(None) };
         self.fields = self.fields.get(1..).unwrap_or_default();
-        seed.deserialize(Value { kind, bytes: self.values.bytes()? }).map(Some)
+        let bytes = if self.values.rest.is_empty() { None } else { self.values.bytes()? };
+        seed.deserialize(Value { kind, bytes }).map(Some)
     }
 }
 

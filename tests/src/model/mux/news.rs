@@ -1,6 +1,6 @@
 //! Reports of the host to the pool, and actions that the host took from it.
 
-use super::{Heartbeat, Model, Outcome, PAUSE_UP, Place, Stand, count};
+use super::{Conn, Heartbeat, Model, Outcome, PAUSE_UP, Place, Stand, count};
 use crate::machines::mux::Event;
 use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxClosed, Reply, ReplyError};
@@ -17,6 +17,7 @@ impl Model {
             return false;
         }
         self.down = None;
+        self.reported_up = false;
         self.put(id, Place::Open);
         let now = self.now;
         let conn = self.conn_mut(id);
@@ -45,6 +46,8 @@ impl Model {
     /// The host is reported to accept connections.
     pub fn handle_host_up(&mut self, now: u64) {
         self.advance(now);
+        let is_pending = |conn: &Conn| matches!(conn.place, Place::OwesEstablish | Place::Establishing);
+        self.reported_up = self.conns.iter().any(is_pending);
         let Some((cause, at, until)) = self.down else { return };
         self.down = Some((cause, at, until.min(at.saturating_add(PAUSE_UP))));
         self.provide(false);

@@ -8,10 +8,25 @@ impl Model {
     /// Connections and requests are identified by their positions, and times are made canonical by
     /// the search.
     pub fn words(&self, canon: &mut Canon) {
-        let Self { events, options, room: _, now, closed, conns, waiters, window, down, pause, fruitless, .. } = self;
+        let Self {
+            events,
+            options,
+            room: _,
+            now,
+            closed,
+            conns,
+            waiters,
+            window,
+            down,
+            reported_up,
+            pause,
+            fruitless,
+            ..
+        } = self;
         let Self { last_conn: _, last_waiter: _, last_request: _, .. } = self;
         assert!(events.is_empty(), "events were taken");
-        (options, closed, pause, fruitless, window.map(|(_, most)| most), down.map(|(cause, ..)| cause)).hash(canon);
+        (options, closed, reported_up, pause, fruitless, window.map(|(_, most)| most), down.map(|(cause, ..)| cause))
+            .hash(canon);
         canon.time(*now);
         canon.time(window.map_or(0, |(at, _)| at));
         canon.time(down.map_or(0, |(_, at, _)| at));

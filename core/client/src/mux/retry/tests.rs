@@ -3,7 +3,7 @@
 use super::*;
 use alloc::vec;
 use alloc::vec::Vec;
-use poolhouse_cql::{Direction, Envelope, Flags, Header, Opcode, Response, Version};
+use poolhouse_cql::{Consistency, Direction, Envelope, Flags, Header, Opcode, Response, Version};
 
 const NEVER: [bool; 3] = [false; 3];
 const IF_IDEMPOTENT: [bool; 3] = [false, true, true];
@@ -44,19 +44,17 @@ fn write_timeout(write_type: &str) -> Vec<u8> {
 
 #[test]
 fn request_is_sent_again_where_this_can_succeed_and_does_no_harm() {
-    use Consistency::{LocalSerial, Quorum, Serial};
+    use Consistency::Quorum;
     let cases = [
         (ErrorCode::IS_BOOTSTRAPPING, vec![], [true; 3]),
         (ErrorCode::OVERLOADED, vec![], IF_IDEMPOTENT),
         (ErrorCode::SERVER_ERROR, vec![], IF_IDEMPOTENT),
         (ErrorCode::TRUNCATE_ERROR, vec![], IF_IDEMPOTENT),
-        (ErrorCode::UNAVAILABLE, replicas(Quorum, 2, 1), ONCE),
+        (ErrorCode::UNAVAILABLE, replicas(Quorum, 2, 1), ONCE_IF_IDEMPOTENT),
         (ErrorCode::READ_TIMEOUT, read_timeout(Quorum, 2, false), ONCE),
         (ErrorCode::READ_TIMEOUT, read_timeout(Quorum, 3, false), ONCE),
         (ErrorCode::READ_TIMEOUT, read_timeout(Quorum, 2, true), NEVER),
         (ErrorCode::READ_TIMEOUT, read_timeout(Quorum, 1, false), NEVER),
-        (ErrorCode::READ_TIMEOUT, read_timeout(Serial, 2, false), ONCE_IF_IDEMPOTENT),
-        (ErrorCode::READ_TIMEOUT, read_timeout(LocalSerial, 2, false), ONCE_IF_IDEMPOTENT),
         (ErrorCode::READ_TIMEOUT, vec![], NEVER),
         (ErrorCode::WRITE_TIMEOUT, write_timeout("BATCH_LOG"), ONCE_IF_IDEMPOTENT),
         (ErrorCode::WRITE_TIMEOUT, write_timeout("SIMPLE"), NEVER),

@@ -91,6 +91,7 @@ fn types_are_those_of_serde() {
     let wide = i128::MAX - 1;
     assert_eq!(cell(&[0, 0xe], Some(&wide.to_be_bytes())), Ok(wide));
     assert!(cell::<i128>(&[0, 0xe], Some(&[1; 17])).is_err());
+    assert_eq!(cell(&[0, 0xe], Some(&[&[0][..], &[0xff; 8]].concat())), Ok(u64::MAX));
     let uuid: [u8; 16] = core::array::from_fn(|place| u8::try_from(place).expect("small") + 0x10);
     assert_eq!(cell(&[0, 0xc], Some(&uuid)), ok("10111213-1415-1617-1819-1a1b1c1d1e1f"));
     assert_eq!(cell(&[0, 0xf], Some(&uuid)), Ok(uuid));
@@ -137,6 +138,8 @@ fn fields_that_were_added_later_are_missing() {
     let whole = values(None, &[b"Rome", &int(184)]);
     assert_eq!(cell(&kind, Some(&whole)), Ok(Address { city: "Rome".into(), zip: Some(184) }));
     assert_eq!(cell(&kind, Some(&whole)), Ok(("Rome".to_string(), 184)));
+    assert_eq!(cell(&kind, Some(&older)), Ok(("Rome".to_string(), None::<i32>)));
+    assert!(cell::<(Text,)>(&kind, Some(&whole)).is_err());
 }
 
 #[test]
@@ -179,6 +182,15 @@ fn error_names_the_column_and_no_value() {
     }
     let error = rows(&body).deserialize::<Other>().next().expect("a row").expect_err("no such column");
     assert_eq!(error.to_string(), "missing field `total`");
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {}
+    let map = values(Some(1), &[b"secret", &int(1)]);
+    let error = cell::<Strict>(&[0, 0x21, 0, 13, 0, 9], Some(&map)).expect_err("a field");
+    assert_eq!(error.to_string(), "column it: a field that is not one of []");
+    let control = self::body(&[("a\n", &[0, 9])], &[&[None]]);
+    let error = rows(&control).deserialize::<(i32,)>().next().expect("a row").expect_err("null");
+    assert_eq!(error.to_string(), "column a\\n: null, expected i32");
     // The names are the server's texts.
     let long = "x".repeat(1000);
     let body = self::body(&[(&long, &[0, 9])], &[&[None]]);
@@ -195,6 +207,12 @@ fn malformed_values_are_errors() {
     }
     assert!(cell::<(i32, i32)>(&[0, 0x31, 0, 2, 0, 9, 0, 9], Some(&[0, 0, 0, 9])).is_err());
     assert!(cell::<IpAddr>(&[0, 0x10], Some(&[1; 5])).is_err());
+    // Arrays and tuples that are shorter than the value.
+    assert!(cell::<[u8; 4]>(&[0, 0x10], Some(&[1; 16])).is_err());
+    assert!(cell::<[u8; 1]>(&[0, 3], Some(&[1, 2])).is_err());
+    assert!(cell::<(i32,)>(&[0, 0x20, 0, 9], Some(&values(Some(2), &[&int(1), &int(2)]))).is_err());
+    let body = body(&[("one", &[0, 9]), ("two", &[0, 9])], &[&[Some(&int(1)), Some(&int(2))]]);
+    assert!(rows(&body).deserialize::<(i32,)>().next().expect("a row").is_err());
 }
 
 #[test]
