@@ -52,8 +52,9 @@ impl<P: Platform> Client<P> {
     /// to the socket, and the result is `{ ok: 1 }`. The client learns of no error of the server. The
     /// command has no session, and is retried only if it was not sent. A server that is not the primary
     /// any more closes the connection, so the next operation may fail with a network error. Any other
-    /// command with `w: 0`, such as `findAndModify`, has its usual reply, but no session and no
-    /// retries.
+    /// command with `w: 0`, such as `findAndModify`, has its reply, but no session and no number, so it
+    /// is retried only if it was certainly not executed or is idempotent. With `j: true`, a write is
+    /// acknowledged although `w` is 0.
     ///
     /// A `getMore` must run in the session of its cursor: see [`Client::run_cursor_command`]. A
     /// command with `txnNumber`, or of a transaction, needs its own `lsid`, because the client

@@ -129,8 +129,9 @@ impl<P: Platform> SessionState<P> {
         if (shape.has_txn_number || shape.in_transaction) && !shape.has_session {
             return Err(Error::Session("a command with txnNumber, or of a transaction, needs its own lsid"));
         }
-        if !shape.has_reply && (shape.has_session || shape.has_txn_number || shape.in_transaction) {
-            // The server would refuse it, which no reply would report.
+        if !shape.has_reply && shape.has_session {
+            // The server would refuse it, which no reply would report. Source: Driver Sessions, on
+            // unacknowledged writes.
             return Err(Error::Session(UNACKNOWLEDGED));
         }
         if self.own.is_some() && shape.has_session {

@@ -31,7 +31,7 @@ use poolhouse_wire::message::decode_message;
 use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
 use poolhouse_wire::{Authenticator, EncodeError, Phase, Sink, WireError, WireErrorKind};
 
-/// An exchange failed: a request has no reply.
+/// An exchange failed: a request was not written, or its reply was not received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExchangeError {

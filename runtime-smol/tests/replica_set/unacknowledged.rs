@@ -9,10 +9,11 @@ use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
 use poolhouse_smol::poolhouse_driver::{CommandStage, EventKinds, ExchangeError, OperationError};
 use poolhouse_smol::poolhouse_wire::WireErrorKind;
 use poolhouse_smol::{
-    Client, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, Event, Notice, TransactionOptions,
+    Client, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, Event, Notice, Subscription,
+    TransactionOptions,
 };
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
-use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, FakeServer, Fault, FaultRule};
+use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, FakeServer, Fault, FaultKind, FaultRule};
 use smol::future::FutureExt as _;
 use std::time::Instant;
 
@@ -146,10 +147,11 @@ fn write_without_acknowledgement_is_refused_where_its_outcome_matters() {
         session.run_command("db", doc! { "insert": "d", "documents": [{}] }).await.expect("the transaction goes on");
         session.commit_transaction().await.expect("a commit");
         drop(session);
-        for field in ["lsid", "txnNumber", "autocommit"] {
+        for fields in [doc! { "lsid": 1 }, doc! { "lsid": 1, "txnNumber": 1 }] {
             let mut command = insert(1);
-            command.insert(field, 1);
-            assert!(matches!(refused(client.run_command("db", command).await), Error::Session(_)), "{field}");
+            command.extend(fields);
+            let error = refused(client.run_command("db", command).await);
+            assert!(matches!(error, Error::Session(_)) && error.to_string().contains("w: 0"), "{error}");
         }
         for command in [insert(1), doc! { "find": "c", "writeConcern": { "w": 0 } }] {
             let cursor: Result<Cursor, _> =
@@ -198,13 +200,29 @@ fn write_without_acknowledgement_is_not_retried_after_it_may_have_been_sent() {
     });
 }
 
+/// Returns the number of connections that were closed because of an error.
+fn failed(events: &mut Subscription) -> usize {
+    let is_failed = |notice: &Notice| {
+        let Notice::Event { event: Event::Pool(PoolEvent::ConnectionClosed { reason, .. }), .. } = notice else {
+            return false;
+        };
+        *reason == ClosedReason::Error
+    };
+    core::iter::from_fn(|| events.try_next()).filter(is_failed).count()
+}
+
 /// It was certainly not sent: no connection was established.
 #[test]
 fn write_without_acknowledgement_is_retried_if_it_was_not_sent() {
     run(async {
         let (_set, primary, client) = with_one_connection().await;
+        let mut events = client.subscribe_to(EventKinds::POOLS);
+        // The next connection is that of the write, not that of the monitor.
+        counts_agree(&client, &[Arc::clone(&primary)], 2).await;
         primary.inject(FaultRule::once(Fault::CloseOnAccept(Cut::Rst)));
         client.run_command("db", insert(1)).await.expect("the second attempt succeeds");
+        assert_eq!(primary.look(|view| view.fault_count(FaultKind::CloseOnAccept)), 1);
+        assert_eq!(failed(&mut events), 1, "connections that were not established");
         assert_eq!(count(&client).await, 1);
         assert_eq!(primary.count_of("insert"), 1);
         client.close().await;
@@ -223,13 +241,7 @@ fn unwanted_reply_closes_the_connection_of_the_next_command() {
         let error = refused(client.run_command("db", doc! { "find": "c" }).await);
         let Error::Operation(OperationError::Exchange(ExchangeError::Wire(wire))) = &error else { panic!("{error:?}") };
         assert!(matches!(wire.kind(), WireErrorKind::ResponseTo { .. }), "{wire:?}");
-        let closed = core::iter::from_fn(|| events.try_next()).find_map(|notice| {
-            let Notice::Event { event: Event::Pool(PoolEvent::ConnectionClosed { reason, .. }), .. } = notice else {
-                return None;
-            };
-            Some(reason)
-        });
-        assert_eq!(closed, Some(ClosedReason::Error));
+        assert_eq!(failed(&mut events), 1);
         assert_eq!(count(&client).await, 1);
         // A write without a reply does not look for replies. The next command finds the first one.
         primary.inject(FaultRule::always(Fault::UnwantedReply).on_command("insert").times(3));

@@ -89,8 +89,9 @@ impl ClientOptions {
 impl DriverInfo {
     /// Whether both add the same metadata: an empty text is none.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let texts =
-            |info: &Self| [&info.version, &info.platform].map(|text| text.clone().filter(|text| !text.is_empty()));
+        fn texts(info: &DriverInfo) -> [Option<&str>; 2] {
+            [&info.version, &info.platform].map(|text| text.as_deref().filter(|text| !text.is_empty()))
+        }
         self.name == other.name && texts(self) == texts(other)
     }
 

@@ -50,7 +50,9 @@ pub struct CommandShape<'a> {
     /// Whether the command has `writeConcern`.
     pub has_write_concern: bool,
     /// Whether the command has no write concern, or one that requires an acknowledgement: its `w` is
-    /// not 0.
+    /// not 0, or its `j` is true.
+    ///
+    /// Source: Read and Write Concern, "Unacknowledged WriteConcern".
     pub is_acknowledged: bool,
     /// Whether its reply is awaited. If not, it must be sent with
     /// [`Flags::MORE_TO_COME`](crate::message::Flags::MORE_TO_COME): it is `insert`, `update`,
@@ -102,7 +104,7 @@ impl<'a> CommandShape<'a> {
                 ("readConcern", RawValue::Document(concern)) => shape.read_concern = Some(concern),
                 ("writeConcern", RawValue::Document(concern)) => {
                     shape.has_write_concern = true;
-                    shape.is_acknowledged = !is_zero(concern, "w");
+                    shape.is_acknowledged = !is_zero(concern, "w") || is_true(concern, "j");
                 }
                 ("updates" | "ops", RawValue::Array(statements)) => {
                     is_single &= documents(statements).all(|statement| !is_true(statement, "multi"));
@@ -162,8 +164,7 @@ fn documents(array: RawArray<'_>) -> impl Iterator<Item = RawDocument<'_>> {
 }
 
 fn is_zero(document: RawDocument<'_>, key: &str) -> bool {
-    let value = document.get(key).ok().flatten();
-    value.is_some_and(|value| value.as_integer() == Some(0) || value == RawValue::Double(0.0))
+    document.get(key).ok().flatten().and_then(RawValue::as_integer) == Some(0)
 }
 
 fn is_true(document: RawDocument<'_>, key: &str) -> bool {

@@ -94,9 +94,18 @@ fn command_without_acknowledgement_takes_no_session_and_is_not_retried() {
             assert_eq!((shape.is_acknowledged, shape.has_reply), (false, has_reply), "{name}");
         });
     }
-    for zero in [RawValue::Int64(0), RawValue::Double(0.0)] {
+    for zero in [RawValue::Int64(0), RawValue::Double(0.0), RawValue::Double(-0.0)] {
         let zero: Write<'_> = &|d| d.document("writeConcern", |c| c.value("w", zero).map(drop)).map(drop);
         with("insert", zero, |shape| assert!(!shape.has_reply));
+    }
+    // The journal is an acknowledgement.
+    for journal in [false, true] {
+        let concern: Write<'_> =
+            &|d| d.document("writeConcern", |c| c.int32("w", 0)?.boolean("j", journal).map(drop)).map(drop);
+        with("insert", concern, |shape| {
+            assert_eq!((shape.is_acknowledged, shape.has_reply, shape.takes_session), (journal, journal, journal));
+            assert_eq!(shape.retry == Retry::Write, journal);
+        });
     }
     // `w: 0` is a write concern only there, and not if it is a text.
     with("insert", &|d| d.int32("w", 0).map(drop), |shape| assert!(shape.is_acknowledged && shape.has_reply));
