@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         .skip_if(mongod::available().err())
         .case("orders_are_inserted_once_found_and_listed", || run(1, inserted_found_and_listed))
         .case("orders_are_paid_once", || run(1, paid_once))
+        .case("late_request_has_an_unknown_outcome", || run(1, late_request))
         .case("bad_requests_are_refused", || run(1, bad_requests_are_refused))
         .case("pending_request_is_answered_when_the_service_ends", || run(1, ends_in_order))
         .case("request_of_a_peer_that_goes_away_leaves_no_trace", || run(1, peer_goes_away))
@@ -173,23 +174,21 @@ async fn count(client: &Client, collection: &str, query: Document) -> i32 {
 }
 
 impl Rig {
-    /// Blocks the next insert of the service.
-    fn block_insert(&self, time: Duration) {
+    /// Blocks the next insert of the service. Returns how many inserts the fail point will then have blocked.
+    fn block_insert(&self, time: Duration) -> i64 {
         let time_ms = i64::try_from(time.as_millis()).unwrap();
         let data = doc! { "failCommands": ["insert"], "appName": "order_service", "blockConnection": true, "blockTimeMS": time_ms };
-        self.set.member(0).fail_command(FailPointMode::Times(1), data).unwrap();
+        let command = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+        let reply = self.set.member(0).run_command(command).unwrap();
+        let count = reply.get("count").unwrap();
+        count.as_i64().or_else(|| count.as_i32().map(i64::from)).unwrap() + 1
     }
 
-    /// Waits until the fail point was used, which is when the insert has reached the server.
-    async fn insert_arrived(&self) {
-        let query = doc! { "currentOp": 1, "appName": "order_service", "command.insert": "orders" };
-        loop {
-            let reply = self.client.run_command("admin", query.clone()).await.unwrap();
-            if !reply.get_array("inprog").unwrap().is_empty() {
-                return;
-            }
-            Timer::after(Duration::from_millis(5)).await;
-        }
+    /// Waits until the fail point has blocked so many inserts: the last one has reached the server.
+    async fn insert_arrived(&self, count: i64) {
+        let limit_ms = i64::try_from(PATIENCE.as_millis()).unwrap();
+        let wait = doc! { "waitForFailPoint": "failCommand", "timesEntered": count, "maxTimeMS": limit_ms };
+        self.client.run_command("admin", wait).await.unwrap();
     }
 }
 
@@ -254,9 +253,25 @@ async fn paid_once(rig: Rig) {
     assert_eq!(peer.insert("A-3", "ada").await.status, 201);
     let refused = doc! { "failCommands": ["insert"], "appName": "order_service", "errorCode": 13 };
     rig.set.member(0).fail_command(FailPointMode::Times(1), refused).unwrap();
-    assert_eq!(peer.post("/orders/A-3/pay", "").await.status, 500);
+    let failed = peer.post("/orders/A-3/pay", "").await;
+    assert_eq!((failed.status, failed.json()["error"].as_str()), (500, Some("the database failed")));
     assert_eq!(peer.get("/orders/A-3").await.json()["paid"], false);
     assert_eq!(peer.post("/orders/A-3/pay", "").await.status, 200);
+    // The order is not changed by a payment that is refused.
+    assert_eq!(peer.post("/orders/A-3/pay", "").await.status, 409);
+    assert_eq!(count(&rig.client, "payments", doc! { "number": "A-3" }).await, 1);
+}
+
+/// The server replies that it had too little time, which leaves open whether it has executed the insert.
+async fn late_request(rig: Rig) {
+    let mut peer = Peer::connect(&rig).await;
+    let late = doc! { "failCommands": ["insert"], "appName": "order_service", "errorCode": 50 };
+    rig.set.member(0).fail_command(FailPointMode::Times(1), late).unwrap();
+    let response = peer.insert("A-1", "ada").await;
+    assert_eq!(response.status, 503);
+    let error = response.json()["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("not known whether"), "{error}");
+    assert_eq!(peer.insert("A-1", "ada").await.status, 201);
 }
 
 async fn bad_requests_are_refused(rig: Rig) {
@@ -281,6 +296,8 @@ async fn bad_requests_are_refused(rig: Rig) {
         "GET /%ff HTTP/1.1\r\n\r\n",
         "POST /orders HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         "POST /orders HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST /orders HTTP/1.1\r\nContent-Length: +1\r\n\r\n1",
+        "POST /orders HTTP/1.1\r\nContent-Length:\r\n\r\n",
         "POST /orders HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n",
         "POST /orders HTTP/1.1\r\nContent-Length: 18446744073709551616\r\n\r\n",
         "POST /orders HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -294,6 +311,12 @@ async fn bad_requests_are_refused(rig: Rig) {
         assert!(response.head.contains("Connection: close"), "{}", response.head);
         peer.closed().await;
     }
+    // The peer expects no body, so nothing may follow it on the connection.
+    let mut head = Peer::connect(&rig).await;
+    head.send("HEAD /health HTTP/1.1\r\n\r\n").await;
+    let response = head.response().await;
+    assert!(response.status == 405 && response.head.contains("Connection: close"), "{response:?}");
+    head.closed().await;
     // Half a request.
     let mut half = Peer::connect(&rig).await;
     half.send("POST /orders HTTP/1.1\r\nContent-Length: 5\r\n\r\n{").await;
@@ -306,9 +329,9 @@ async fn ends_in_order(rig: Rig) {
     let mut idle = Peer::connect(&rig).await;
     assert_eq!(idle.get("/health").await.status, 200);
     let mut pending = Peer::connect(&rig).await;
-    rig.block_insert(Duration::from_millis(500));
+    let blocked = rig.block_insert(Duration::from_millis(500));
     pending.begin_post("/orders", &order("A-1", "ada")).await;
-    rig.insert_arrived().await;
+    rig.insert_arrived(blocked).await;
     drop(rig.end);
     idle.closed().await;
     let response = pending.response().await;
@@ -322,9 +345,9 @@ async fn ends_in_order(rig: Rig) {
 
 async fn peer_goes_away(rig: Rig) {
     let mut gone = Peer::connect(&rig).await;
-    rig.block_insert(Duration::from_millis(200));
+    let blocked = rig.block_insert(Duration::from_millis(200));
     gone.begin_post("/orders", &order("A-1", "ada")).await;
-    rig.insert_arrived().await;
+    rig.insert_arrived(blocked).await;
     drop(gone);
     // The insert is executed, since the service has received the request.
     let mut peer = Peer::connect(&rig).await;

@@ -9,12 +9,14 @@ primary is killed, steps down, is stopped for 20 s, and is restarted. At the end
 read back. An order is
 
     lost     acknowledged, and not in its collection
-    doubled  in its collection more than once
+    doubled  in its collection more than once, or refused because its number is taken: each is sent
+             once by its worker, so the client has executed the insert twice
     foreign  in its collection, and never sent
 
 Exit status 1 if the service lost or doubled an order, stored a foreign one, did not end in order, or
 has more failed operations than pymongo. First, planted clients check the judge itself, without
-failures of servers: one that loses an acknowledged order, one that stores an order twice.
+failures of servers: one that loses an acknowledged order, one that stores an order twice, and two that
+send an order twice.
 """
 
 import argparse
@@ -53,6 +55,8 @@ FREEZE_S = 20
 # Below the ports that systems choose for outgoing connections, which could take that of a killed server.
 PORTS = range(20_000, 32_000)
 ERRORS_SHOWN = 5
+# The error of order_load.py for a number that an order has.
+TAKEN = "taken"
 # The default is 10 s. An elected member waits for a stopped one that long before it accepts writes, and may do so only after
 # the stopped one continues.
 SETTINGS = {"heartbeatTimeoutSecs": 2}
@@ -121,7 +125,6 @@ class Member:
     def terminate(self):
         self.answers = False
         self.process.terminate()
-        self.process.wait(RECOVERY_LIMIT_S)
 
     def freeze(self):
         self.answers = False
@@ -236,7 +239,9 @@ def freeze(servers):
 def restart(servers):
     primary = servers.primary()
     primary.terminate()
+    # Another member is elected while the primary still ends.
     time_s = servers.elected(primary, 0)
+    primary.process.wait(RECOVERY_LIMIT_S)
     primary.start()
     return time_s
 
@@ -313,9 +318,9 @@ def judge(records, found, windows):
         moments = [begin, *successes, end]
         rows[name] = {
             "operations": len(own),
-            "failed": sum(record[3] is not None for record in own),
+            "failed": sum(record[3] not in (None, TAKEN) for record in own),
             "lost": sum(record[3] is None and counts[record[0]] == 0 for record in own),
-            "doubled": sum(counts[record[0]] > 1 for record in own),
+            "doubled": sum(counts[record[0]] > 1 or record[3] == TAKEN for record in own),
             "longest_without_success_s": round(max(later - earlier for earlier, later in zip(moments, moments[1:])), 2),
             "slowest_s": round(max((record[2] - record[1] for record in own), default=0), 2),
         }
@@ -349,18 +354,27 @@ def create_index(servers, database):
         client.get_default_database().orders.create_index("number", unique=True, name="number")
 
 
-def start_service(servers, folder):
-    return Program([os.environ["POOLHOUSE_ORDER_SERVICE"], servers.uri("service"), "127.0.0.1:0"], folder / "service.stderr")
+def start_service(servers, folder, database="service"):
+    return Program([os.environ["POOLHOUSE_ORDER_SERVICE"], servers.uri(database), "127.0.0.1:0"], folder / f"{database}.stderr")
 
 
 def run_self_test(folder, arguments):
     """Each planted client is found, an honest one is not. Returns what is wrong."""
-    expected = {"pymongo": (), "service": (), "forgetful": ("lost",), "doubling": ("doubled",)}
+    expected = {
+        "pymongo": (),
+        "service": (),
+        "forgetful": ("lost",),
+        "doubling": ("doubled",),
+        "repeating": ("doubled",),
+        "service-repeating": ("doubled",),
+    }
     wrong = []
-    with ReplicaSet(folder / "self-test", 1) as servers, start_service(servers, folder) as service:
+    with contextlib.ExitStack() as stack:
+        servers = stack.enter_context(ReplicaSet(folder / "self-test", 1))
+        services = {kind: stack.enter_context(start_service(servers, folder, kind)) for kind in ("service", "service-repeating")}
         for kind, defects in expected.items():
             create_index(servers, kind)
-            target = service.line.removeprefix("http://") if kind == "service" else servers.uri(kind)
+            target = services[kind].line.removeprefix("http://") if kind in services else servers.uri(kind)
             begin = time.monotonic()
             with Load(kind, target, folder, arguments) as load:
                 time.sleep(3)
@@ -370,9 +384,10 @@ def run_self_test(folder, arguments):
             print(f"self test, {kind}: {len(records)} orders, found: {', '.join(found) or 'nothing'}", flush=True)
             if found != defects or not records:
                 wrong.append(f"self test: the judge found {found} in the client {kind}, not {defects}")
-        status = service.end(signal.SIGTERM)
-        if status != 0:
-            wrong.append(f"self test: the service ended with {status}: {service.tail()}")
+        for service in services.values():
+            status = service.end(signal.SIGTERM)
+            if status != 0:
+                wrong.append(f"self test: the service ended with {status}: {service.tail()}")
     good = judge([("a", 0, 1, None)], ["a"], [("all", 0, 2)])
     late = judge([("a", 0, 1, "late")], [], [("all", 0, 2)])
     if wrongs(good, good) or not wrongs(late, good) or wrongs(late, late):

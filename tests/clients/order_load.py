@@ -1,9 +1,11 @@
 """Inserts orders until its standard input is closed: order_load.py CLIENT TARGET RECORDS WORKERS INTERVAL_MS.
 
 CLIENT   `service` (by HTTP), `pymongo`, or a planted client: `forgetful` acknowledges an order before
-         it is stored, `doubling` stores some orders twice
+         it is stored, `doubling` stores some orders twice, `repeating` and `service-repeating`
+         send some twice, by pymongo with another `_id` and by HTTP
 TARGET   host:port of the service, or a connection string with a database
-RECORDS  receives a line of JSON for each order: number, times of CLOCK_MONOTONIC, null or the error
+RECORDS  receives a line of JSON for each order: number, times of CLOCK_MONOTONIC, null or the error,
+         which is `taken` if an order has the number: the insert was executed before
 
 Each worker is a thread that inserts an order with a new number at each interval, and does not repeat
 one that failed. It prints `ready` when the first operation can begin.
@@ -17,6 +19,7 @@ import threading
 import time
 
 from pymongo import MongoClient, WriteConcern
+from pymongo.errors import DuplicateKeyError
 
 # Longer than any limit of a client.
 HTTP_LIMIT_S = 90
@@ -26,6 +29,11 @@ END_LIMIT_S = 100
 ERROR_CHARACTERS_MAX = 200
 # The planted clients do it with each order of this number of orders.
 PLANTED_EACH = 10
+TAKEN = "taken"
+
+
+class NumberTaken(Exception):
+    pass
 
 
 def order_of(number):
@@ -51,6 +59,8 @@ class Service:
                 # The next request opens another connection.
                 connection.close()
                 raise
+            if response.status == 409:
+                raise NumberTaken
             if response.status != 201:
                 raise RuntimeError(f"{response.status}: {body.decode(errors='replace').strip()}")
 
@@ -97,7 +107,39 @@ class Doubling(Pymongo):
         return insert
 
 
-CLIENTS = {"service": Service, "pymongo": Pymongo, "forgetful": Forgetful, "doubling": Doubling}
+def twice(insert):
+    """Repeats some inserts although they have succeeded."""
+    count = 0
+
+    def insert_twice(number):
+        nonlocal count
+        count += 1
+        insert(number)
+        if count % PLANTED_EACH == 0:
+            insert(number)
+
+    return insert_twice
+
+
+class Repeating(Pymongo):
+    def inserter(self):
+        # Each call makes a document, which gets an `_id` of its own.
+        return twice(super().inserter())
+
+
+class ServiceRepeating(Service):
+    def inserter(self):
+        return twice(super().inserter())
+
+
+CLIENTS = {
+    "service": Service,
+    "pymongo": Pymongo,
+    "forgetful": Forgetful,
+    "doubling": Doubling,
+    "repeating": Repeating,
+    "service-repeating": ServiceRepeating,
+}
 
 
 def work(name, insert, stop, begin, interval, records):
@@ -109,6 +151,8 @@ def work(name, insert, stop, begin, interval, records):
         begun, error = time.monotonic(), None
         try:
             insert(number)
+        except (NumberTaken, DuplicateKeyError):
+            error = TAKEN
         except Exception as failure:
             error = f"{type(failure).__name__}: {failure}"[:ERROR_CHARACTERS_MAX]
         ended = time.monotonic()

@@ -23,8 +23,9 @@ const CONNECTIONS_MAX: usize = 1_000;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the peer may take to read a part of a response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long pending requests may take when the service ends: longer than an operation.
-const END_TIMEOUT: Duration = Duration::from_secs(40);
+/// How long pending requests may take when the service ends: longer than a payment, which is a transaction and then its abort,
+/// with a time limit each.
+const END_TIMEOUT: Duration = Duration::from_secs(70);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 struct Request {
@@ -134,8 +135,11 @@ fn refusal(failure: &Failure) -> (u16, Value) {
         Failure::Database(error) => {
             // The text names servers, so it is for the log.
             eprintln!("{error}");
-            let status = if error.is_timeout() || error.is_transient() { 503 } else { 500 };
-            (status, json!({ "error": "the database did not execute the request; it may be repeated" }))
+            if error.is_timeout() || error.is_transient() {
+                (503, json!({ "error": "it is not known whether the request was executed; it may be repeated" }))
+            } else {
+                (500, json!({ "error": "the database failed" }))
+            }
         }
     }
 }
@@ -269,7 +273,12 @@ fn parse_head(received: &[u8]) -> io::Result<Option<(Request, usize, usize)>> {
     if head.version != Some(1) || all("Transfer-Encoding").next().is_some() {
         return Err(invalid("the service reads HTTP/1.1 with a Content-Length"));
     }
-    let mut lengths = all("Content-Length").map(|header| core::str::from_utf8(header.value).ok()?.parse().ok());
+    let length = |value: &[u8]| {
+        // Because `parse` accepts a sign.
+        let digits = value.iter().all(u8::is_ascii_digit).then_some(value)?;
+        core::str::from_utf8(digits).ok()?.parse().ok()
+    };
+    let mut lengths = all("Content-Length").map(|header| length(header.value));
     // The second of two lengths may be that of a proxy, so both are refused.
     let body_bytes = match (lengths.next(), lengths.next()) {
         (None, _) => 0,
@@ -287,7 +296,9 @@ fn parse_head(received: &[u8]) -> io::Result<Option<(Request, usize, usize)>> {
         path: path.split('/').map(decoded).collect::<io::Result<_>>()?,
         query: query.split('&').filter(|it| !it.is_empty()).map(pair).collect::<io::Result<_>>()?,
         body: Vec::new(),
-        keeps_open: !all("Connection").any(|header| header.value.eq_ignore_ascii_case(b"close")),
+        // A peer does not expect the body of the response to HEAD, and would read it as the next response.
+        keeps_open: head.method != Some("HEAD")
+            && !all("Connection").any(|header| header.value.eq_ignore_ascii_case(b"close")),
     };
     Ok(Some((request, head_bytes, body_bytes)))
 }

@@ -96,15 +96,17 @@ impl Orders {
 
     /// Marks an order as paid and records the payment: both or neither.
     pub(crate) async fn pay(&self, number: &str) -> Result<(), Failure> {
-        self.find(number).await?;
         let mut session = self.database.client().start_session(ClientSessionOptions::new());
         // Owned, because a task cannot be spawned if its transaction borrows from outside of it.
         let (shop, number) = (self.database.name().to_owned(), number.to_owned());
         let work = async move |session: &mut ClientSession| {
-            let query = doc! { "number": &number, "paid": false };
+            let query = doc! { "number": &number };
             let change = doc! { "findAndModify": "orders", "query": query, "update": { "$set": { "paid": true } } };
             let Changed { value } = session.run_command_as(&shop, change).await?;
-            let Some(order) = value else { return Err(Failure::AlreadyPaid) };
+            let order = value.ok_or(Failure::NotFound)?;
+            if order.paid {
+                return Err(Failure::AlreadyPaid);
+            }
             let payment = doc! { "number": &number, "amount_cents": order.amount_cents };
             session.run_command(&shop, doc! { "insert": "payments", "documents": [payment] }).await?;
             Ok(())
