@@ -240,7 +240,7 @@ impl<R: Runtime> ClientCore<R> {
     }
 
     /// [`ClientCore::wait_for_server`] of an operation without a name. The operation is part of the
-    /// boxed future, so that the future of a check-out is not larger.
+    /// boxed future, so the future of a check-out is not larger.
     pub(super) fn wait_for_any(
         &self,
         request: &SelectionRequest<'_>,
