@@ -7,7 +7,8 @@
 //! with server selection, check-out, retries and pauses. Its parent is the current span of the
 //! application. Each command that it sends is one span within it, from the writing of the command to
 //! its reply. Both are entered only while the future of the operation is polled, have the target
-//! [`SPANS`] and the level *info*, and end early if the future is dropped.
+//! [`SPANS`] and the level *info*, and end early if the future is dropped; those of a cursor's batch end
+//! with the batch or the cursor.
 //!
 //! The name of a span is `operation` or `command`. The field `otel.name`, by which a layer for
 //! OpenTelemetry names its span, is the summary of the operation, `find shop.orders`, or the name of
@@ -24,12 +25,12 @@
 //! | `db.operation.summary` | operation | the name, the database and the collection |
 //! | `db.command.name` | command | the name of the command |
 //! | `db.query.summary` | command | the name, the database and the collection |
-//! | `db.query.text` | command | the command as the application passed it, if [`TracingOptions::query_text_length_max`] is not 0 |
+//! | `db.query.text` | command | the command as the application passed it, without `lsid`, `$clusterTime`, `$db` and `signature`, if [`TracingOptions::query_text_length_max`] is not 0 |
 //! | `server.address`, `server.port` | command | host and port of the server, or the path of its socket |
 //! | `network.transport` | command | `tcp` or `unix` |
 //! | `db.mongodb.driver_connection_id` | command | the number of the connection in its pool |
 //! | `db.mongodb.server_connection_id` | command | the server's number of the connection |
-//! | `db.mongodb.cursor_id` | command | the cursor of a `getMore`, or that of the reply |
+//! | `db.mongodb.cursor_id` | command | the cursor of a `getMore`, the first of a `killCursors`, or that of the reply |
 //! | `db.mongodb.txn_number` | command | the number that the client has added |
 //! | `db.response.status_code` | both | the code of the server's error |
 //! | `exception.type` | both | the variant of [`Error`] |
@@ -46,10 +47,11 @@ use crate::connection::Parts;
 use crate::{Client, Error, Net, Platform};
 use alloc::format;
 use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
 use poolhouse_core::address::HostAddress;
 use poolhouse_core::observe::Truncated;
 use poolhouse_driver::Guard;
-use poolhouse_wire::bson::{RawDocument, RawValue};
+use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
 use poolhouse_wire::command::is_sensitive;
 use tracing::field::{Empty, display};
 use tracing::{Instrument as _, Level, Span};
@@ -190,13 +192,19 @@ impl CommandSpan {
         }
         let first = command.iter().next()?.ok()?;
         let (name, collection) = (first.key, collection(database, command));
-        let cursor_id = if name == "getMore" { first.value.as_integer() } else { None };
+        let cursor_id = match name {
+            "getMore" => first.value.as_integer(),
+            "killCursors" => first_killed(command),
+            _ => None,
+        };
         let (host, port, transport) = match HostAddress::parse(guard.server().address()) {
             Some(HostAddress::Tcp { host, port }) => (Some(host), Some(i64::from(port)), Some("tcp")),
             Some(HostAddress::Unix(path)) => (Some(path), None, Some("unix")),
             None => (None, None, None),
         };
-        let text = (text_length_max > 0).then(|| display(Truncated::new(command.relaxed_json(), text_length_max)));
+        let mut kept = Vec::new();
+        let text = (text_length_max > 0)
+            .then(|| display(Truncated::new(shown(command, &mut kept).relaxed_json(), text_length_max)));
         Some(Self(tracing::info_span!(
             target: SPANS,
             "command",
@@ -269,6 +277,29 @@ fn summary(name: &str, database: &str, collection: Option<&str>) -> String {
         Some(collection) => format!("{name} {database}.{collection}"),
         None => format!("{name} {database}"),
     }
+}
+
+/// The first cursor of a `killCursors`.
+fn first_killed(command: RawDocument<'_>) -> Option<i64> {
+    command.get("cursors").ok()??.as_array()?.iter().next()?.ok()?.as_integer()
+}
+
+/// The command without the fields that a text must not have.
+///
+/// - `kept`: the memory of the copy, which is made only if the command has such a field.
+///
+/// Source: OpenTelemetry, "db.query.text".
+fn shown<'a>(command: RawDocument<'a>, kept: &'a mut Vec<u8>) -> RawDocument<'a> {
+    let is_left_out = |key: &str| matches!(key, "lsid" | "$clusterTime" | "$db" | "signature");
+    if !command.iter().map_while(Result::ok).any(|element| is_left_out(element.key)) {
+        return command;
+    }
+    let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+        let mut elements = command.iter().map_while(Result::ok).filter(|element| !is_left_out(element.key));
+        elements.try_for_each(|element| body.value(element.key, element.value).map(drop))
+    };
+    let copied = DocumentWriter::write(kept, write).is_ok();
+    if copied { RawDocument::new(kept).unwrap_or(RawDocument::EMPTY) } else { RawDocument::EMPTY }
 }
 
 /// The collection of a command. Only of commands that are known to have one: the value of others may

@@ -68,7 +68,7 @@ impl EventKinds {
     /// The start and the end of each selection of a server, with a copy of the topology's
     /// description.
     pub const SELECTIONS: Self = Self(128);
-    /// The events of selections that wait for a suitable server.
+    /// The first wait of each operation for a suitable server.
     pub const SELECTION_WAITS: Self = Self(256);
     /// All events but those of commands, which have the data of the application, and those of
     /// selections, which copy a description for each operation.

@@ -215,7 +215,7 @@ const DEPRIORITIZED_MAX: usize = 4;
 /// CMAP-67, CMAP-84).
 pub struct Attempts<'a, R: Runtime, E> {
     core: &'a ClientCore<R>,
-    /// For the events of selections; `None` if the operation has no name.
+    /// For the events of selections; `None` before the first of an operation without a name.
     operation: Option<Operation<'a>>,
     criteria: SelectionCriteria<'a>,
     deadline: Option<Instant>,
@@ -292,7 +292,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             }
             let request = SelectionRequest { criteria: self.criteria, deprioritized: &self.deprioritized };
             let limit = self.core.check_out_limit(self.deadline);
-            let operation = self.operation.unwrap_or_else(|| self.core.operation());
+            let operation = self.operation.get_or_insert_with(|| self.core.operation());
             let server = match self.core.select_server_for(operation, &request, limit).await {
                 Ok(server) => server,
                 Err(error) => return Err(self.failed.take().unwrap_or_else(|| error.into())),

@@ -193,13 +193,13 @@ impl<R: Runtime> ClientCore<R> {
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
-        self.select_server_for(self.operation(), request, deadline).await
+        self.select_server_for(&mut self.operation(), request, deadline).await
     }
 
     /// [`ClientCore::select_server`] for an operation, which the events name.
     pub(super) async fn select_server_for(
         &self,
-        operation: Operation<'_>,
+        operation: &mut Operation<'_>,
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
@@ -227,9 +227,9 @@ impl<R: Runtime> ClientCore<R> {
 
     /// With a heap, the future is boxed: few operations wait for a server, and the futures of the
     /// others are smaller.
-    pub(super) fn wait_for_server(
+    fn wait_for_server(
         &self,
-        operation: Operation<'_>,
+        operation: &mut Operation<'_>,
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> impl Future<Output = Result<R::ServerHandle, OperationError>> {
@@ -239,9 +239,22 @@ impl<R: Runtime> ClientCore<R> {
         waiting
     }
 
+    /// [`ClientCore::wait_for_server`] of an operation without a name. The operation is part of the
+    /// boxed future, so the future of a check-out is not larger.
+    pub(super) fn wait_for_any(
+        &self,
+        request: &SelectionRequest<'_>,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Result<R::ServerHandle, OperationError>> {
+        let waiting = async move { self.wait_for_suitable(&mut self.operation(), request, deadline).await };
+        #[cfg(feature = "alloc")]
+        let waiting = alloc::boxed::Box::pin(waiting);
+        waiting
+    }
+
     async fn wait_for_suitable(
         &self,
-        operation: Operation<'_>,
+        operation: &mut Operation<'_>,
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
@@ -298,13 +311,13 @@ impl SelectionRequest<'_> {
 }
 
 /// A selection's slot in the client core; freed when the selection ends or is dropped.
-struct SelectorSlot<'h, R: Runtime> {
+struct SelectorSlot<'h, 'o, R: Runtime> {
     core: &'h ClientCore<R>,
     index: Option<usize>,
-    observed: Observed<'h>,
+    observed: Observed<'h, 'o>,
 }
 
-impl<R: Runtime> SelectorSlot<'_, R> {
+impl<R: Runtime> SelectorSlot<'_, '_, R> {
     fn poll_select(
         &mut self,
         request: &SelectionRequest<'_>,
@@ -366,7 +379,7 @@ impl<R: Runtime> State<R> {
     }
 }
 
-impl<R: Runtime> Drop for SelectorSlot<'_, R> {
+impl<R: Runtime> Drop for SelectorSlot<'_, '_, R> {
     fn drop(&mut self) {
         if self.core.is_forked() {
             return;

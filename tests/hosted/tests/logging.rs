@@ -1,4 +1,4 @@
-//! The official log message tests of pools and topologies: a case for each test, with the name
+//! The official log message tests of pools, topologies and server selection: a case for each test, with the name
 //! `file: description`. And our own scenarios in the same (unified) format: a case for each file.
 //! Each case runs a real client against the fake server.
 //!
@@ -32,9 +32,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Folders of official files, and the prefixes of those that concern log messages.
-const FOLDERS: [(&str, &str); 2] = [
+const FOLDERS: [(&str, &str); 3] = [
     ("connection-monitoring-and-pooling/tests/logging", ""),
     ("server-discovery-and-monitoring/tests/unified", "logging-"),
+    ("server-selection/tests/logging", ""),
 ];
 
 fn main() -> ExitCode {

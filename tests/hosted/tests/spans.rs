@@ -153,6 +153,47 @@ fn error_is_recorded_in_both_spans() {
     assert_eq!(spans[0].text("exception.type"), Some("Error::Operation"));
 }
 
+#[test]
+fn error_of_a_write_is_recorded_in_both_spans() {
+    let mut text = String::new();
+    let spans = spans_of(ON, |_, client| {
+        let text = &mut text;
+        async move {
+            let insert = doc! { "insert": "c", "documents": [{ "_id": 7 }] };
+            run_command(&client, insert.clone()).await.expect("a reply");
+            let error = refused(run_command(&client, insert).await);
+            assert!(matches!(error, Error::Write(_)), "{error:?}");
+            *text = error.to_string();
+        }
+    });
+    assert_eq!(names(&spans)[2..], [("operation", "insert shop.c"), ("command", "insert")]);
+    assert!(spans[..2].iter().all(|span| span.text("otel.status_code").is_none()));
+    for span in &spans[2..] {
+        assert_eq!(span.text("db.response.status_code"), Some("11000"));
+        assert_eq!(span.text("exception.type"), Some("Error::Write"));
+        assert_eq!(span.text("exception.message"), Some(text.as_str()));
+        assert_eq!(span.text("otel.status_code"), Some("ERROR"));
+    }
+}
+
+/// The client sends a command again if a server cannot verify its cluster time. That is no other
+/// attempt of the operation.
+#[test]
+fn command_that_is_sent_again_without_cluster_time_has_two_spans() {
+    let spans = spans_of(ON, |primary, client| async move {
+        let mut state = primary.state();
+        state.cluster_time = Some((50, 3));
+        primary.set_state(state);
+        run_command(&client, doc! { "ping": 1 }).await.expect("a reply with the time");
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(211));
+        run_command(&client, doc! { "ping": 1 }).await.expect("the command without the time");
+    });
+    assert_eq!(names(&spans)[2..], [("operation", "ping shop"), ("command", "ping"), ("command", "ping")]);
+    assert!(spans[3..].iter().all(|span| span.parent == Some(spans[2].id)));
+    let codes = spans[2..].iter().map(|span| span.text("db.response.status_code")).collect::<Vec<_>>();
+    assert_eq!(codes, [None, Some("211"), None]);
+}
+
 /// A span is current only while its future is polled: between the polls, other futures run.
 #[test]
 fn dropped_operation_closes_its_spans() {
@@ -207,6 +248,12 @@ fn text_of_a_command_is_limited_and_has_no_secret() {
     assert_eq!(text(1000).as_deref(), Some(r#"{"insert":"c","documents":[{"_id":7}]}"#));
     assert_eq!(text(9).as_deref(), Some(r#"{"insert"..."#));
 
+    let spans = spans_of(ON.query_text_length_max(1000), |_, client| async move {
+        let id = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16] };
+        run_command(&client, doc! { "ping": 1, "lsid": { "id": id }, "comment": "c" }).await.expect("a ping");
+    });
+    assert_eq!(spans[1].text("db.query.text"), Some(r#"{"ping":1,"comment":"c"}"#), "without its own lsid");
+
     let spans = spans_of(ON.query_text_length_max(1000), |primary, client| async move {
         primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["createUser"]).error(59));
         let secret = doc! { "createUser": "ada", "pwd": "secret", "roles": [] };
@@ -244,7 +291,51 @@ fn batches_of_a_cursor_are_operations_with_its_id() {
     assert_eq!(names(&spans)[2..], expected);
     let id = |place: usize| spans[place].text("db.mongodb.cursor_id");
     assert!(id(3).is_some() && id(3) == id(5), "{:?}", [id(3), id(5)]);
-    assert_eq!([id(1), id(2), id(4)], [None; 3], "operations have none");
+    assert!(id(7).is_some() && id(7) == id(9), "{:?}", [id(7), id(9)]);
+    assert_eq!([id(1), id(2), id(4), id(8)], [None; 4], "operations have none");
+}
+
+#[test]
+fn spans_of_a_batch_end_with_it_or_with_the_cursor() {
+    let spans = Spans::default();
+    run(async {
+        let (_set, primary, client) = connected(ON).await;
+        run_command(&client, doc! { "insert": "c", "documents": vec![doc! {}; 3] }).await.expect("a reply");
+        let _default = spans.subscribe(|_| true);
+        let batch = || {
+            let seen = spans.taken().into_iter().filter(|span| {
+                [span.text("db.operation.name"), span.text("db.command.name")].contains(&Some("getMore"))
+            });
+            seen.map(|span| (span.name, span.is_closed)).collect::<Vec<_>>()
+        };
+        let at_batch = async |reply: FailPoint| {
+            let find = doc! { "find": "c", "batchSize": 2 };
+            let cursor = client.run_cursor_command("shop", find, CommandOptions::new(), CursorOptions::new()).await;
+            let mut cursor: Cursor = cursor.expect("a cursor");
+            for _ in 0..2 {
+                assert!(cursor.try_next().await.expect("a document").is_some());
+            }
+            primary.set_fail_point(reply);
+            {
+                let mut next = pin!(cursor.try_next());
+                assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            cursor
+        };
+        let late = |delay| FailPoint::new(FailPointMode::Times(1), &["getMore"]).block(delay);
+
+        let mut cursor = at_batch(late(Duration::from_millis(300))).await;
+        assert_eq!(batch(), [("operation", false), ("command", false)], "only the future of `try_next` has ended");
+        assert!(cursor.try_next().await.expect("a document").is_some());
+        assert_eq!(batch(), [("operation", true), ("command", true)]);
+
+        let cursor = at_batch(late(Duration::from_secs(60))).await;
+        assert_eq!(batch()[2..], [("operation", false), ("command", false)]);
+        drop(cursor);
+        assert_eq!(batch()[2..], [("operation", true), ("command", true)]);
+        client.close().await;
+    });
+    assert!(spans.entered().is_empty());
 }
 
 #[test]

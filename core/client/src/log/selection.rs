@@ -82,6 +82,8 @@ struct Failed<'a>(Option<&'a OperationError>);
 impl fmt::Display for Failed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            // The message has a field for the topology, which the report describes too.
+            Some(OperationError::ServerSelection(report)) => report.error().fmt(f),
             Some(error) => error.fmt(f),
             None => f.write_str("the operation was dropped"),
         }

@@ -45,3 +45,36 @@ fn only_known_commands_have_a_collection() {
     DocumentWriter::write(&mut bytes, |body| body.int32("aggregate", 1).map(drop)).expect("room");
     assert_eq!(collection("db", RawDocument::new(&bytes).expect("BSON")), None, "of the whole database");
 }
+
+#[test]
+fn text_leaves_fields_of_sessions_out() {
+    let text = |names: &[&str]| {
+        let (mut bytes, mut kept) = (Vec::new(), Vec::new());
+        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+            names.iter().try_for_each(|name| body.document(name, |inner| inner.int32("lsid", 1).map(drop)).map(drop))
+        };
+        DocumentWriter::write(&mut bytes, write).expect("room");
+        let text = shown(RawDocument::new(&bytes).expect("BSON"), &mut kept).relaxed_json().to_string();
+        (text, kept.is_empty())
+    };
+    assert_eq!(text(&["find"]), (r#"{"find":{"lsid":1}}"#.into(), true), "no copy");
+    let all = ["find", "lsid", "filter", "$clusterTime", "$db", "signature"];
+    assert_eq!(text(&all), (r#"{"find":{"lsid":1},"filter":{"lsid":1}}"#.into(), false));
+    assert_eq!(text(&["lsid"]).0, "{}");
+}
+
+#[test]
+fn malformed_list_of_cursors_has_no_id() {
+    let id = |name: &str, ids: &[RawValue<'_>]| {
+        let mut bytes = Vec::new();
+        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+            body.array(name, |list| ids.iter().try_for_each(|id| list.value(*id).map(drop))).map(drop)
+        };
+        DocumentWriter::write(&mut bytes, write).expect("room");
+        first_killed(RawDocument::new(&bytes).expect("BSON"))
+    };
+    assert_eq!(id("cursors", &[RawValue::Int64(7), RawValue::Int64(8)]), Some(7));
+    assert_eq!(id("cursors", &[RawValue::String("7")]), None);
+    assert_eq!(id("cursors", &[]), None);
+    assert_eq!(id("others", &[RawValue::Int64(7)]), None);
+}

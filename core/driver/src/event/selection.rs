@@ -10,8 +10,8 @@ use core::fmt;
 use core::time::Duration;
 use poolhouse_core::topology::{OwnedTopologyDescription, TopologyDescription};
 
-/// An event of the selection of a server: its start, the beginning of its wait if no server is
-/// suitable, and one end. Each attempt of an operation selects a server; a command on the server of
+/// An event of the selection of a server: its start, the beginning of the operation's first wait if no
+/// server is suitable, and one end. Each attempt of an operation selects a server; a command on the server of
 /// its cursor or transaction, or on a connection that is checked out, selects none.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub enum SelectionStage<'a> {
     /// The selection begins.
     Started,
     /// No server is suitable, so the selection waits for a change of the topology. Once for each
-    /// selection.
+    /// operation, even if several of its attempts wait.
     Waiting {
         /// The time until the selection fails; `None` if it has no limit.
         remaining: Option<Duration>,

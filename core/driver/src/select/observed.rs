@@ -14,23 +14,26 @@ use poolhouse_core::selection::Selector;
 use poolhouse_core::{Instant, Observer as _};
 
 /// The operation of a selection, for its events.
-#[derive(Clone, Copy)]
 pub(crate) struct Operation<'a> {
     /// The name and the id, if it has them.
     name: Option<(&'a str, i64)>,
     /// The kinds of events with a subscriber, at the begin of the operation: all of its selections
     /// have the same.
     kinds: EventKinds,
+    /// Whether one of its selections has waited: the other ones are not reported to wait.
+    ///
+    /// Source: Server Selection, "Logging".
+    has_waited: bool,
 }
 
 impl<'a> Operation<'a> {
     pub(crate) const fn named(name: &'a str, id: i64, kinds: EventKinds) -> Self {
-        Self { name: Some((name, id)), kinds }
+        Self { name: Some((name, id)), kinds, has_waited: false }
     }
 
-    /// Whether each selection has events, and not only one that waits.
+    /// Whether each selection has events, and not only the first that waits.
     #[inline]
-    pub(crate) const fn is_observed(self) -> bool {
+    pub(crate) const fn is_observed(&self) -> bool {
         self.kinds.intersects(EventKinds::SELECTIONS)
     }
 }
@@ -44,25 +47,24 @@ impl<R: Runtime> ClientCore<R> {
 
     /// An operation without a name that begins now.
     pub(crate) fn operation(&self) -> Operation<'static> {
-        Operation { name: None, kinds: self.events().kinds() }
+        Operation { name: None, kinds: self.events().kinds(), has_waited: false }
     }
 }
 
 /// The events of one selection: a start is followed by one end, also if the selection is dropped.
-pub(super) struct Observed<'a> {
-    operation: Operation<'a>,
+pub(super) struct Observed<'a, 'o> {
+    operation: &'a mut Operation<'o>,
     /// Empty if no kind of event has a subscriber.
     selector: String,
     has_started: bool,
-    has_waited: bool,
     has_ended: bool,
 }
 
-impl<'a> Observed<'a> {
-    pub(super) fn new(operation: Operation<'a>, request: &SelectionRequest<'_>) -> Self {
+impl<'a, 'o> Observed<'a, 'o> {
+    pub(super) fn new(operation: &'a mut Operation<'o>, request: &SelectionRequest<'_>) -> Self {
         let has_events = operation.kinds.intersects(EventKinds::SELECTIONS | EventKinds::SELECTION_WAITS);
         let selector = if has_events { request.criteria.to_string() } else { String::new() };
-        Self { operation, selector, has_started: false, has_waited: false, has_ended: false }
+        Self { operation, selector, has_started: false, has_ended: false }
     }
 
     /// Publishes the start, at the first attempt.
@@ -99,7 +101,7 @@ impl<'a> Observed<'a> {
         tap: &mut Tap<'_, R::Events>,
     ) {
         let is_observed = self.operation.kinds.intersects(EventKinds::SELECTION_WAITS);
-        if is_observed && !core::mem::replace(&mut self.has_waited, true) {
+        if is_observed && !core::mem::replace(&mut self.operation.has_waited, true) {
             let limit = selector.deadline().filter(|limit| *limit < Instant::MAX);
             let remaining: Option<Duration> = limit.map(|limit| limit.saturating_since(now));
             self.publish(state, now, SelectionStage::Waiting { remaining }, tap);

@@ -10,12 +10,11 @@ use core::task::Poll;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::Selector;
 
-#[derive(Clone, Copy)]
 pub(crate) struct Operation<'a>(PhantomData<&'a ()>);
 
 impl Operation<'_> {
     #[inline]
-    pub(crate) const fn is_observed(self) -> bool {
+    pub(crate) const fn is_observed(&self) -> bool {
         false
     }
 }
@@ -32,11 +31,11 @@ impl<R: Runtime> ClientCore<R> {
     }
 }
 
-pub(super) struct Observed<'a>(Operation<'a>);
+pub(super) struct Observed<'a, 'o>(PhantomData<&'a mut Operation<'o>>);
 
-impl<'a> Observed<'a> {
-    pub(super) const fn new(operation: Operation<'a>, _request: &SelectionRequest<'_>) -> Self {
-        Self(operation)
+impl<'a, 'o> Observed<'a, 'o> {
+    pub(super) const fn new(_operation: &'a mut Operation<'o>, _request: &SelectionRequest<'_>) -> Self {
+        Self(PhantomData)
     }
 
     #[inline]

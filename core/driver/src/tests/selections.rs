@@ -164,3 +164,21 @@ fn selections_of_an_operation_have_its_name_and_id() {
     drop(done(late.next()).expect("a connection"));
     assert!(taken(&mut events).is_empty());
 }
+
+#[test]
+fn operation_reports_its_first_wait_only() {
+    let (_, core, _server, mut events) = observed(EventKinds::SELECTION_WAITS);
+    let attempts = || core.attempts::<OperationError>(SelectionCriteria::write(), None, RetryPolicy::DEFAULT);
+    for named in [true, false] {
+        let operation = attempts();
+        let mut operation = if named { operation.named("ping", 7, EventKinds::SELECTION_WAITS) } else { operation };
+        for count in [1, 0] {
+            let mut attempt = Box::pin(operation.next());
+            assert!(poll(&mut attempt).is_pending() && poll(&mut attempt).is_pending());
+            drop(attempt);
+            let seen = taken(&mut events);
+            assert_eq!(seen.len(), count, "{named}: {seen:?}");
+            assert!(seen.iter().all(|event| event.get().operation == named.then_some("ping")), "{seen:?}");
+        }
+    }
+}

@@ -6,25 +6,32 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
+use poolhouse_core::selection::{SelectionError, SelectionFailure};
 use poolhouse_core::topology::{OnHeap, Topology, TopologyOptions};
 use poolhouse_driver::{EventKinds, EventRef, OperationError, Publish, SelectionEvent, SelectionStage};
 
-const STAGES: [SelectionStage<'_>; 6] = [
-    SelectionStage::Started,
-    SelectionStage::Waiting { remaining: Some(Duration::from_millis(1500)) },
-    SelectionStage::Waiting { remaining: None },
-    SelectionStage::Succeeded { address: "a:1" },
-    SelectionStage::Failed { error: Some(&OperationError::Closed) },
-    SelectionStage::Failed { error: None },
-];
+/// The reason of a selection without the topology, whose servers another field has.
+const TIMED_OUT: &str = "no suitable server within 30 s; topology: Unknown, 2 servers, 0 known";
 
 /// The messages of all stages, and the text of the topology.
 fn messages(options: LogOptions) -> (Vec<Captured>, String) {
     let config = TopologyOptions { seeds: &["a:1", "b:2"], ..TopologyOptions::default() }.validate().expect("valid");
     let topology = Topology::<OnHeap>::new(Instant::ORIGIN, TopologyId::new(3), config, &mut ()).expect("room");
+    let failure = SelectionFailure::TimedOut { waited: Duration::from_secs(30) };
+    let report = SelectionError::new(failure, topology.description()).detail(topology.description());
+    let timed_out = OperationError::ServerSelection(report.into());
+    let stages: [SelectionStage<'_>; 7] = [
+        SelectionStage::Started,
+        SelectionStage::Waiting { remaining: Some(Duration::from_millis(1500)) },
+        SelectionStage::Waiting { remaining: None },
+        SelectionStage::Succeeded { address: "a:1" },
+        SelectionStage::Failed { error: Some(&timed_out) },
+        SelectionStage::Failed { error: Some(&OperationError::Closed) },
+        SelectionStage::Failed { error: None },
+    ];
     let seen = capture(|| {
         let logs = LogQueue::new(options);
-        for stage in STAGES {
+        for stage in stages {
             let mut event = SelectionEvent::new(stage, "write", topology.description());
             (event.operation, event.operation_id) = (Some("insert"), Some(6));
             logs.publish(Instant::ORIGIN, EventRef::Selection(&event));
@@ -39,11 +46,12 @@ fn structured_messages_have_the_fields_of_the_specification() {
     let (seen, topology) = messages(LogOptions::DEFAULT);
     let failure = OperationError::Closed.to_string();
     type Message<'a> = (Level, &'a str, &'a [(&'a str, capture::Value)]);
-    let expected: [Message<'_>; 6] = [
+    let expected: [Message<'_>; 7] = [
         (Level::DEBUG, "Server selection started", &[]),
         (Level::INFO, "Waiting for suitable server to become available", &[("remainingTimeMS", 1500_u64.into())]),
         (Level::INFO, "Waiting for suitable server to become available", &[]),
         (Level::DEBUG, "Server selection succeeded", &[("serverHost", "a".into()), ("serverPort", 1_u64.into())]),
+        (Level::DEBUG, "Server selection failed", &[("failure", TIMED_OUT.into())]),
         (Level::DEBUG, "Server selection failed", &[("failure", failure.as_str().into())]),
         (Level::DEBUG, "Server selection failed", &[("failure", "the operation was dropped".into())]),
     ];
@@ -73,6 +81,7 @@ fn unstructured_messages_are_sentences() {
         ),
         format!("Waiting for server to become available for operation insert with ID 6. {end}"),
         format!("Server selection succeeded for operation insert with ID 6. Selected server: a:1. {end}"),
+        format!("Server selection failed for operation insert with ID 6. Failure: {TIMED_OUT}. {end}"),
         format!("Server selection failed for operation insert with ID 6. Failure: {}. {end}", OperationError::Closed),
         format!("Server selection failed for operation insert with ID 6. Failure: the operation was dropped. {end}"),
     ];
