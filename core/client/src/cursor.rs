@@ -36,7 +36,7 @@ impl<P: Platform> Client<P> {
     /// `listIndexes`, and returns the cursor.
     ///
     /// - `options`: of the command. Its timeout, or that of the client, applies to the command and to
-    ///   each further batch, or to all of them together: see [`CursorOptions::timeout_mode`].
+    ///   each call for a document, or to all of them together: see [`CursorOptions::timeout_mode`].
     /// - `cursor_options`: of the commands for further batches, and `timeout_mode`.
     ///
     /// Cost: five allocations for the cursor and its first batch, and two for each further batch.
@@ -88,8 +88,9 @@ impl<P: Platform> Client<P> {
         cursor_options.check(checked, timeout)?;
         let deadline = self.deadline(timeout);
         let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline);
-        // The server would apply the limit of an iteration to all batches.
-        let is_timed = matches!(limit, Limit::Lifetime { .. });
+        // The server would apply the limit of an iteration to all batches. An aggregation that writes
+        // its output has none.
+        let is_timed = limit.is_of_lifetime() || (shape.writes && shape.name == "aggregate");
         let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             begin(self, guard, session, database, timeout).await
         };
@@ -110,6 +111,7 @@ impl<P: Platform> Client<P> {
             connection,
             options: cursor_options,
             limit,
+            next_by: None,
             fetch: None,
         })
     }
@@ -150,18 +152,20 @@ impl<P: Platform> Database<P> {
 /// after an overload, on the same server.
 ///
 /// Dropping it closes the server's cursor in the background; [`Cursor::close`] waits for that. Each
-/// future may be dropped at each await: the next call continues with the same batch. A server may
-/// reply with empty batches without end; other tasks run between them. Until its end, a cursor has
-/// its own session, and keeps the client open.
+/// future may be dropped at each await: the next call continues with the same batch and the same time
+/// limit. A server may reply with empty batches until the limit, or without end if there is none;
+/// other tasks run between them. Until its end, a cursor has its own session, and keeps the client
+/// open.
 #[must_use = "a cursor that is dropped is closed on its server"]
 pub struct Cursor<P: Platform, T = bson::Document> {
     /// `None` after its end.
     batches: Option<Box<Batches<P>>>,
     item: PhantomData<fn() -> T>,
 }
+
 impl<P: Platform, T> Cursor<P, T> {
     /// Returns the next document, decoded by serde; `None` after the last one. A tailable cursor
-    /// waits for further documents.
+    /// waits for further documents, until the time limit of the call if it has one.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ use smol::future::FutureExt as _;
 use std::time::Instant;
 
 const DOCUMENTS: usize = 10;
-const LIMIT: Duration = Duration::from_millis(800);
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// A client that knows the set, without a time limit, and ten documents.
 async fn filled() -> (FakeReplicaSet, Arc<FakeServer>, Client) {
@@ -94,7 +94,7 @@ fn first_command_has_max_time_and_further_ones_have_none() {
 fn limit_of_a_lifetime_applies_to_all_batches_together() {
     run(async {
         let (_set, primary, client) = filled().await;
-        primary.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["getMore"]).block(LIMIT / 2));
+        primary.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["getMore"]).block(LIMIT * 3 / 10));
         for mode in [TimeoutMode::CursorLifetime, TimeoutMode::Iteration] {
             let begun = Instant::now();
             let options = CursorOptions::new().batch_size(2).timeout_mode(mode);
@@ -108,11 +108,79 @@ fn limit_of_a_lifetime_applies_to_all_batches_together() {
             let error = refused(outcome);
             assert!(error.is_timeout(), "{error:?}");
             assert!((2..DOCUMENTS).contains(&count), "{count}");
-            // Four batches would take twice the limit.
             assert!(begun.elapsed() < LIMIT * 2, "{:?}", begun.elapsed());
             assert!(cursor.next_raw().await.expect("it has ended").is_none());
             // The time of killCursors begins when it is sent.
             eventually("it is closed", || primary.count_of("killCursors") == 1).await;
+        }
+        client.close().await;
+    });
+}
+
+/// A server that replies with empty batches does not renew the limit of a call.
+#[test]
+fn empty_batches_do_not_renew_the_limit_of_an_iteration() {
+    run(async {
+        let (_set, primary, client) = filled().await;
+        let mut session = client.start_session(ClientSessionOptions::new());
+        for in_session in [false, true] {
+            // A cursor of the server, of which the replies below withhold the documents.
+            let single = doc! { "find": "c", "batchSize": 1 };
+            let found = if in_session {
+                session.run_command("db", single).await
+            } else {
+                client.run_command("db", single).await
+            };
+            let id = found.expect("a cursor").get_document("cursor").and_then(|it| it.get_i64("id")).expect("an id");
+            let empty = doc! { "id": id, "ns": "db.c", "firstBatch": [], "nextBatch": [] };
+            let replies = FailPoint::new(FailPointMode::AlwaysOn, &["find", "getMore"]);
+            primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 5));
+            let options = CursorOptions::new().batch_size(1);
+            let (begun, before) = (Instant::now(), primary.count_of("getMore"));
+            let outcome = if in_session {
+                let cursor = session.run_cursor_command("db", find(), within(LIMIT), options).await;
+                let mut cursor: SessionCursor<'_> = cursor.expect("a cursor");
+                cursor.try_next().or(given_up()).await
+            } else {
+                let mut cursor = cursor(&client, LIMIT, options).await.expect("a cursor");
+                // A future that is dropped does not renew it either.
+                let impatient = async {
+                    smol::Timer::after(LIMIT / 2).await;
+                    Ok(None)
+                };
+                assert_eq!(cursor.try_next().or(impatient).await.expect("no document"), None);
+                cursor.try_next().or(given_up()).await
+            };
+            let error = refused(outcome);
+            assert!(error.is_timeout(), "{error:?}");
+            assert!(begun.elapsed() < LIMIT * 8 / 5, "{:?}", begun.elapsed());
+            assert!(primary.count_of("getMore") >= before + 2, "batches were empty");
+            primary.clear_fail_points();
+        }
+        drop(session);
+        client.close().await;
+    });
+}
+
+async fn given_up() -> Result<Option<Document>, Error> {
+    smol::Timer::after(LIMIT * 3).await;
+    panic!("the limit of the call was renewed")
+}
+
+/// It has no further batches, so the server may apply the limit to the whole.
+#[test]
+fn aggregation_that_writes_its_output_has_max_time() {
+    run(async {
+        let (_set, primary, client) = filled().await;
+        for (stage, is_timed) in
+            [(doc! { "$out": "d" }, true), (doc! { "$merge": { "into": "d" } }, true), (doc! { "$match": {} }, false)]
+        {
+            let command = doc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
+            let cursor: Result<Cursor, _> =
+                client.run_cursor_command("db", command.clone(), within(LIMIT), CursorOptions::new()).await;
+            assert_eq!(refused(cursor.map(drop)).code(), Some(59), "the fake server has no aggregations");
+            let sent = max_time(sent(&primary, "aggregate").last().expect("a command"));
+            assert_eq!(sent.is_some(), is_timed, "{command}: {sent:?}");
         }
         client.close().await;
     });
@@ -160,7 +228,7 @@ fn dropped_future_does_not_renew_the_limit() {
         for _ in 0..2 {
             assert!(cursor.next_raw().await.expect("a document").is_some());
         }
-        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).block(LIMIT * 20));
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).block(LIMIT * 5));
         let mut attempts = 0;
         let error = loop {
             let waiting = async { Some(cursor.next_raw().await.map(|found| found.is_some())) };
@@ -199,6 +267,8 @@ fn limit_of_a_lifetime_applies_in_sessions_and_transactions() {
             }
             let error = refused(cursor.next_raw().await.map(drop));
             assert!(error.is_timeout(), "{error:?}");
+            // Nothing was sent, so a repetition of the transaction would help nothing.
+            assert!(!error.has_label("TransientTransactionError"), "{error:?}");
             drop(cursor);
             assert_eq!(primary.count_of("getMore"), 0);
             if in_transaction {
@@ -245,12 +315,12 @@ fn modes_and_limits_that_contradict_the_command_are_refused() {
         let second = Duration::from_secs(1);
         let limited = within(second);
         let tailable = doc! { "find": "c", "tailable": true, "awaitData": true };
-        let watch = doc! { "aggregate": "c", "pipeline": [{ "$changeStream": {} }], "cursor": {} };
+        let watch = |stage: Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
         let await_data = |time| CursorOptions::new().max_await_time(time);
         let cases = [
             (find(), CommandOptions::new(), lifetime(), "needs a timeout"),
             (tailable.clone(), limited, lifetime(), "tailable"),
-            (watch, limited, lifetime(), "tailable"),
+            (watch(doc! { "$changeStream": {} }), limited, lifetime(), "tailable"),
             (find(), limited, lifetime().max_await_time(second / 2), "tailable"),
             (tailable.clone(), limited, await_data(second), "max_await_time"),
             (tailable.clone(), limited, await_data(second * 2), "max_await_time"),
@@ -262,7 +332,7 @@ fn modes_and_limits_that_contradict_the_command_are_refused() {
             assert!(matches!(error, Error::Cursor(_)) && error.to_string().contains(word), "{command}: {error}");
         }
         assert_eq!((primary.count_of("find"), primary.count_of("aggregate")), (0, 0));
-        // These agree: a shorter wait, no limit at all, and a stage that only mentions the other.
+        // These agree: a shorter wait, and no limit at all.
         for (options, cursor_options) in [
             (limited, await_data(second / 2)),
             (CommandOptions::new(), await_data(second)),
@@ -271,6 +341,11 @@ fn modes_and_limits_that_contradict_the_command_are_refused() {
             let cursor: Result<Cursor, _> = client.run_cursor_command("db", find(), options, cursor_options).await;
             drop(cursor.expect("a cursor"));
         }
+        // A stage that only has a field of that name is sent. The fake server has no aggregations.
+        let stage = doc! { "$match": { "$changeStream": 1 } };
+        let cursor: Result<Cursor, _> = client.run_cursor_command("db", watch(stage), limited, lifetime()).await;
+        assert_eq!(refused(cursor.map(drop)).code(), Some(59));
+        assert_eq!(primary.count_of("aggregate"), 1);
         client.close().await;
     });
 }

@@ -31,42 +31,30 @@ type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Vec<u8>,
 
 /// The time limit of a cursor.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Limit {
-    /// Of each request for a batch; `None` is no limit.
-    Iteration(Option<Duration>),
-    /// Of the command and all requests together.
-    Lifetime {
-        deadline: Instant,
-        /// By which the deadline was determined.
-        timeout: Duration,
-    },
+pub(super) struct Limit {
+    /// Of each call for a document, and of `killCursors`; `None` is no limit.
+    ///
+    /// Source: Client Side Operations Timeout, "Cursors".
+    timeout: Option<Duration>,
+    /// The deadline of the command and all requests together, if the timeout is that of the
+    /// cursor's lifetime.
+    end: Option<Instant>,
 }
 
 impl Limit {
     /// - `timeout`, `deadline`: of the command.
     pub(super) fn new(mode: TimeoutMode, timeout: Option<Duration>, deadline: Option<Instant>) -> Self {
-        match (mode, timeout, deadline) {
-            (TimeoutMode::CursorLifetime, Some(timeout), Some(deadline)) => Self::Lifetime { deadline, timeout },
-            _ => Self::Iteration(timeout),
-        }
+        Self { timeout, end: deadline.filter(|_| mode == TimeoutMode::CursorLifetime) }
     }
 
-    /// Returns the deadline of a request for a batch that begins now.
-    pub(super) fn deadline<P: Platform>(&self, client: &Client<P>) -> Option<Instant> {
-        match self {
-            Self::Iteration(timeout) => client.deadline(*timeout),
-            Self::Lifetime { deadline, .. } => Some(*deadline),
-        }
+    /// Whether it applies to the command and all requests together.
+    pub(super) const fn is_of_lifetime(&self) -> bool {
+        self.end.is_some()
     }
 
-    /// Returns the timeout, which `killCursors` has too: it begins again for that command.
-    ///
-    /// Source: Client Side Operations Timeout, "Cursors".
-    const fn timeout(&self) -> Option<Duration> {
-        match self {
-            Self::Iteration(timeout) => *timeout,
-            Self::Lifetime { timeout, .. } => Some(*timeout),
-        }
+    /// Returns the deadline of a call for a document that begins now.
+    fn deadline<P: Platform>(&self, client: &Client<P>) -> Option<Instant> {
+        self.end.or_else(|| client.deadline(self.timeout))
     }
 }
 
@@ -95,6 +83,9 @@ pub(super) struct Batches<P: Platform> {
     pub(super) connection: Option<PinnedConnection<P>>,
     pub(super) options: CursorOptions,
     pub(super) limit: Limit,
+    /// The deadline of the call for a document whose batches were empty so far; `None` before its
+    /// first request, and without a limit.
+    pub(super) next_by: Option<Instant>,
     pub(super) fetch: Option<Fetch<P>>,
 }
 
@@ -141,7 +132,8 @@ impl<P: Platform> Origin<P> {
         let (core, options) = (&self.client.inner.core, self.client.options());
         // The limit of a cursor's lifetime may have passed while its documents were used.
         if deadline.is_some_and(|deadline| deadline <= self.client.now()) {
-            return Err(session.failed(OperationError::Timeout.into()));
+            // Nothing was sent, so the transaction has not failed.
+            return Err(OperationError::Timeout.into());
         }
         let retries_max = if options.retry_reads { options.max_adaptive_retries } else { 0 };
         let operation_id = self.client.operation_id();
@@ -237,7 +229,7 @@ impl<P: Platform> Batches<P> {
     fn fetch(&mut self) -> Fetch<P> {
         let command = self.get_more();
         let origin = Arc::clone(&self.origin);
-        let deadline = self.limit.deadline(&origin.client);
+        let deadline = self.next_deadline();
         let (mut session, mut reply) = (core::mem::take(&mut self.session), core::mem::take(&mut self.reply));
         let mut connection = self.connection.take();
         Box::pin(async move {
@@ -248,6 +240,14 @@ impl<P: Platform> Batches<P> {
             let fetched = fetched.await;
             (session, connection, fetched)
         })
+    }
+
+    /// Returns the deadline of a request for a batch. Empty batches do not renew it.
+    ///
+    /// Source: Client Side Operations Timeout, "Cursors".
+    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        self.next_by = self.next_by.or_else(|| self.limit.deadline(&self.origin.client));
+        self.next_by
     }
 
     /// Takes the reply to a request for a batch.
@@ -316,7 +316,7 @@ impl<P: Platform> Batches<P> {
             return Ok(());
         }
         let command = kill_command(collection(namespace, database), self.id)?;
-        let deadline = client.kill_deadline(self.limit.timeout());
+        let deadline = client.kill_deadline(self.limit.timeout);
         let limits = (deadline, client.operation_id());
         let running = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply);
         let outcome = match client.operation_span(database, &command) {
@@ -341,6 +341,7 @@ impl<P: Platform> Batches<P> {
 
     /// Takes the next element of the batch, and returns the range of its document in the reply.
     pub(super) fn take(&mut self) -> Result<Range<usize>, Error> {
+        self.next_by = None;
         let malformed = Error::Cursor("an element of the batch is no document");
         let rest = self.reply.get(self.rest.clone()).unwrap_or_default();
         let key_at = 1;

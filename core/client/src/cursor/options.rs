@@ -12,8 +12,9 @@ use poolhouse_wire::bson::{RawDocument, RawValue};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimeoutMode {
-    /// `ITERATION`: to the first command, and again to each further batch. The server receives no
-    /// `maxTimeMS`, because it would apply that to the whole cursor.
+    /// `ITERATION`: to the first command, and again to each call for a document, however many requests
+    /// for batches it makes. The server receives no `maxTimeMS`, because it would apply that to the
+    /// whole cursor; an aggregation with `$out` or `$merge`, which has no further batch, has it.
     #[default]
     Iteration,
     /// `CURSOR_LIFETIME`: to the first command and all further batches together, for cursors that are
@@ -33,12 +34,12 @@ pub struct CursorOptions {
     /// server. The size of the first batch is in the command that creates the cursor.
     pub batch_size: Option<u32>,
     /// How long the server waits for documents of a tailable cursor with `awaitData`, such as that
-    /// of a change stream; `None` leaves it to the server. It must be below the time limit for each
-    /// batch, if there is one.
+    /// of a change stream; `None` leaves it to the server. It must be below the time limit of each
+    /// call, if there is one.
     pub max_await_time: Option<Duration>,
     /// `comment`: any value, for the server's log and profiler.
     pub comment: Option<bson::Bson>,
-    /// Whether the timeout of the command, or that of the client, applies to each batch or to all.
+    /// Whether the timeout of the command, or that of the client, applies to each call or to all.
     /// [`TimeoutMode::CursorLifetime`] needs a timeout, and a cursor that is not tailable. Default
     /// [`TimeoutMode::Iteration`].
     pub timeout_mode: TimeoutMode,
@@ -82,7 +83,9 @@ impl CursorOptions {
                 return Err(Error::Cursor("timeout_mode CursorLifetime needs a timeout"));
             }
             if self.max_await_time.is_some() || is_tailable(command) {
-                return Err(Error::Cursor("a tailable cursor has no timeout_mode CursorLifetime"));
+                return Err(Error::Cursor(
+                    "timeout_mode CursorLifetime is for cursors that are not tailable and have no max_await_time",
+                ));
             }
         }
         if timeout.is_some_and(|timeout| self.max_await_time.is_some_and(|time| time >= timeout)) {

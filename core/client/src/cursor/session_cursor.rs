@@ -14,8 +14,8 @@ use core::ops::Range;
 use poolhouse_driver::yield_now;
 use serde::de::DeserializeOwned;
 
-/// A cursor in a [`ClientSession`]: as [`Cursor`](super::Cursor), but it borrows the session, and has the session's
-/// transaction or snapshot.
+/// A cursor in a [`ClientSession`]: as [`Cursor`](super::Cursor), but it borrows the session, and
+/// has the session's transaction or snapshot.
 ///
 /// Dropping it closes the server's cursor in the background; in a transaction, the server closes it
 /// at the end of the transaction. A future of [`try_next`](Self::try_next) that is dropped while it
@@ -31,12 +31,13 @@ pub struct SessionCursor<'s, P: Platform, T = bson::Document> {
 }
 
 impl<P: Platform> ClientSession<P> {
-    /// Runs a command that replies with a cursor in this session, as [`Client::run_cursor_command`](crate::Client::run_cursor_command)
-    /// does.
+    /// Runs a command that replies with a cursor in this session, as
+    /// [`Client::run_cursor_command`](crate::Client::run_cursor_command) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::run_cursor_command`](crate::Client::run_cursor_command) and [`ClientSession::run_command`].
+    /// As [`Client::run_cursor_command`](crate::Client::run_cursor_command) and
+    /// [`ClientSession::run_command`].
     pub async fn run_cursor_command<T>(
         &mut self,
         database: &str,
@@ -55,8 +56,8 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
     ///
     /// # Errors
     ///
-    /// As [`Cursor::try_next`](super::Cursor::try_next); [`Error::Cursor`] if an earlier future of this function was dropped
-    /// while it waited for a batch.
+    /// As [`Cursor::try_next`](super::Cursor::try_next); [`Error::Cursor`] if an earlier future of
+    /// this function was dropped while it waited for a batch.
     pub async fn try_next(&mut self) -> Result<Option<T>, Error>
     where
         T: DeserializeOwned,
@@ -111,7 +112,7 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
             let command = batches.get_more()?;
             let origin = Arc::clone(&batches.origin);
             let state = &mut self.session.state;
-            let deadline = batches.limit.deadline(&origin.client);
+            let deadline = batches.next_deadline();
             let deadline = deadline.into_iter().chain(state.transaction_deadline()).min();
             let mut reply = core::mem::take(&mut batches.reply);
             self.is_fetching = true;
