@@ -371,7 +371,7 @@ impl<M: MuxMemory> Mux<M> {
     /// Handles a failure to establish a connection.
     ///
     /// The next attempt is made after a pause, which doubles from 1 s to 60 s until a reply
-    /// arrives. If no other connection is open or pending, waiting requests fail.
+    /// arrives; [`Mux::handle_host_up`] shortens it. If no other connection is open or pending, waiting requests fail.
     ///
     /// Cost: O(waiting requests). Owes their `Wake`s. Events: `ConnectionClosed`, `AcquireFailed`.
     ///

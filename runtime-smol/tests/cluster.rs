@@ -682,9 +682,11 @@ fn unavailable_replicas_may_be_available_to_the_next_host() {
         assert!(matches!(&error, RequestError::Server(error) if error.message == "too few"), "{error}");
         assert_eq!(echoes(&one) + echoes(&two) - before, 2);
         // A server may have executed a part of it.
+        let before = echoes(&one) + echoes(&two);
         let error = both.request_with(&request, RequestOptions { idempotent: false, ..options }).await;
         let error = error.expect_err("it is sent once");
         assert!(matches!(error, RequestError::Server(_)), "{error}");
+        assert_eq!(echoes(&one) + echoes(&two) - before, 1);
         // Without another host, and if the others are not available.
         two.kill().expect("it refuses connections");
         let options = RequestOptions { hosts: None, ..options };
@@ -789,11 +791,8 @@ fn host_that_does_not_answer_has_no_schema() {
         let session = Session::new(options).expect("valid options");
         assert!(session.schema_agreement(PATIENCE).await.expect("the version of the first"));
         one.kill().expect("it refuses connections");
-        let error = session.schema_agreement(Duration::from_millis(300)).await.expect_err("no host answers");
-        assert!(
-            error.to_string().contains(&two.address().to_string()) || error.to_string().contains("no host"),
-            "{error}"
-        );
+        let error = session.schema_agreement(Duration::from_secs(1)).await.expect_err("no host answers");
+        assert!(matches!(error, RequestError::NoHost(_)), "{error}");
         let voids = server();
         voids.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT schema_version"));
         session.set_hosts(&[CqlHost::local(voids.address().to_string())]).expect("a valid host");

@@ -87,7 +87,7 @@ impl<P: Platform> Client<P> {
         }
         cursor_options.check(checked, timeout)?;
         let deadline = self.deadline(timeout);
-        let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline);
+        let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline, cursor_options.is_tailable(checked));
         // The server would apply the limit of an iteration to all batches. An aggregation that writes
         // its output has none.
         let is_timed = limit.is_of_lifetime() || (shape.writes && shape.name == "aggregate");

@@ -393,12 +393,13 @@ impl<P: Platform> Client<P> {
     }
 
     /// Closes the client. Waits at most a second until the servers have closed the cursors and aborted
-    /// the transactions that were dropped before. If a connection is available at once, the unused
-    /// sessions are ended on a server, which takes at most a second, too. Then pending operations fail
-    /// at once, idle connections are closed, and connections in use are closed when they are returned. Returns when all
-    /// background tasks have ended, and ends the subscriptions. If the returned future is dropped
-    /// earlier, the subscriptions end at once and the tasks end in the background. In the child of a
-    /// fork, it returns at once and closes nothing.
+    /// the transactions that were dropped before; what was sent by then is awaited, at most 10 s in
+    /// all. If a connection is available at once, the unused sessions are ended on a server, which
+    /// takes at most a second, too. Then pending operations fail at once, idle connections are closed,
+    /// and connections in use are closed when they are returned. Returns when all background tasks
+    /// have ended, and ends the subscriptions. If the returned future is dropped earlier, the
+    /// subscriptions end at once and the tasks end in the background. In the child of a fork, it
+    /// returns at once and closes nothing.
     pub async fn close(&self) {
         if self.is_forked() {
             return;

@@ -7,8 +7,8 @@
 //! with server selection, check-out, retries and pauses. Its parent is the current span of the
 //! application. Each command that it sends is one span within it, from the writing of the command to
 //! its reply. Both are entered only while the future of the operation is polled, have the target
-//! [`SPANS`] and the level *info*, and end early if the future is dropped; those of a cursor's batch end
-//! with the batch or the cursor.
+//! [`SPANS`] and the level *info*, and end early if the future is dropped; those of the batch of
+//! a [`Cursor`](crate::Cursor) end with the batch or the cursor.
 //!
 //! The name of a span is `operation` or `command`. The field `otel.name`, by which a layer for
 //! OpenTelemetry names its span, is the summary of the operation, `find shop.orders`, or the name of

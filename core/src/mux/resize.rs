@@ -68,8 +68,9 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Delays the next attempt. Failures during the pause count as one.
     pub(super) fn note_failure(&mut self, now: Instant, cause: Cause) {
+        let is_up = core::mem::take(&mut self.is_reported_up);
         if self.down.is_none_or(|down| down.until <= now) {
-            let pause = if core::mem::take(&mut self.is_reported_up) { BACKOFF_UP } else { self.backoff };
+            let pause = if is_up { BACKOFF_UP } else { self.backoff };
             self.down = Some(Down { cause, at: now, until: now.saturating_add(pause) });
             self.backoff = (self.backoff * 2).min(BACKOFF_LAST);
         }

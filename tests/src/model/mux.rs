@@ -539,8 +539,9 @@ impl Model {
 
     /// Of several failures within a pause, the first one counts.
     fn note_failure(&mut self, cause: Cause) {
+        let is_up = core::mem::take(&mut self.reported_up);
         if self.down.is_none_or(|(.., until)| until <= self.now) {
-            let pause = if core::mem::take(&mut self.reported_up) { PAUSE_UP } else { self.pause };
+            let pause = if is_up { PAUSE_UP } else { self.pause };
             self.down = Some((cause, self.now, self.now.saturating_add(pause).min(END)));
             self.pause = (self.pause * 2).min(PAUSES[1]);
         }

@@ -32,19 +32,26 @@ type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Vec<u8>,
 /// The time limit of a cursor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// Of each call for a document, and of `killCursors`; `None` is no limit.
+    /// Of each call for a document (of each request, if the cursor is tailable), and of `killCursors`;
+    /// `None` is no limit.
     ///
     /// Source: Client Side Operations Timeout, "Cursors".
     timeout: Option<Duration>,
     /// The deadline of the command and all requests together, if the timeout is that of the
     /// cursor's lifetime.
     end: Option<Instant>,
+    is_tailable: bool,
 }
 
 impl Limit {
     /// - `timeout`, `deadline`: of the command.
-    pub(super) fn new(mode: TimeoutMode, timeout: Option<Duration>, deadline: Option<Instant>) -> Self {
-        Self { timeout, end: deadline.filter(|_| mode == TimeoutMode::CursorLifetime) }
+    pub(super) fn new(
+        mode: TimeoutMode,
+        timeout: Option<Duration>,
+        deadline: Option<Instant>,
+        is_tailable: bool,
+    ) -> Self {
+        Self { timeout, end: deadline.filter(|_| mode == TimeoutMode::CursorLifetime), is_tailable }
     }
 
     /// Whether it applies to the command and all requests together.
@@ -246,6 +253,10 @@ impl<P: Platform> Batches<P> {
     ///
     /// Source: Client Side Operations Timeout, "Cursors".
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        // A tailable cursor without new documents has empty batches, and must not end because of them.
+        if self.limit.is_tailable {
+            self.next_by = None;
+        }
         self.next_by = self.next_by.or_else(|| self.limit.deadline(&self.origin.client));
         self.next_by
     }

@@ -13,7 +13,8 @@ use poolhouse_wire::bson::{RawDocument, RawValue};
 #[non_exhaustive]
 pub enum TimeoutMode {
     /// `ITERATION`: to the first command, and again to each call for a document, however many requests
-    /// for batches it makes. The server receives no `maxTimeMS`, because it would apply that to the
+    /// for batches it makes; to each request of a tailable cursor, whose batches may be empty without
+    /// end. The server receives no `maxTimeMS`, because it would apply that to the
     /// whole cursor; an aggregation with `$out` or `$merge`, which has no further batch, has it.
     #[default]
     Iteration,
@@ -76,13 +77,18 @@ impl CursorOptions {
         Self { timeout_mode: mode, ..self }
     }
 
+    /// Whether the cursor waits for new documents.
+    pub(super) fn is_tailable(&self, command: RawDocument<'_>) -> bool {
+        self.max_await_time.is_some() || is_tailable(command)
+    }
+
     /// Checks that the options agree with each other, with the command and with its timeout.
     pub(super) fn check(&self, command: RawDocument<'_>, timeout: Option<Duration>) -> Result<(), Error> {
         if self.timeout_mode == TimeoutMode::CursorLifetime {
             if timeout.is_none() {
                 return Err(Error::Cursor("timeout_mode CursorLifetime needs a timeout"));
             }
-            if self.max_await_time.is_some() || is_tailable(command) {
+            if self.is_tailable(command) {
                 return Err(Error::Cursor(
                     "timeout_mode CursorLifetime is for cursors that are not tailable and have no max_await_time",
                 ));

@@ -253,14 +253,12 @@ impl<'a, P: Platform> Terms<'a, P> {
             let plan = Plan::after(host.id, shared.hosts(), turn, self.chosen, self.routing);
             Box::new(Tried { plan, rejections: Vec::new(), error: None })
         });
-        if again.error.is_some() {
+        if again.error.is_some() || matches!(reason, RejectionReason::Refused(ErrorCode::OVERLOADED)) {
             *error = again.error;
         }
         rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });
-        let failed = |error: &mut Option<_>, other| error.take().map_or(other, RequestError::Server);
         if self.is_over(now) {
-            let is_sent = rejections.iter().any(Rejection::may_have_executed);
-            return Err(failed(error, timed_out(&host.address, is_sent)));
+            return Err(timed_out(&host.address, rejections.iter().any(Rejection::may_have_executed)));
         }
         if matches!(reason, RejectionReason::Refused(code) if repeats_host(code)) {
             return Ok((Arc::clone(host), now));
@@ -270,8 +268,10 @@ impl<'a, P: Platform> Terms<'a, P> {
         if next.is_none() && plan.renew(shared.hosts(), rejections) {
             next = plan.next().cloned();
         }
-        let no_host = || failed(error, RequestError::NoHost(core::mem::take(rejections)));
-        next.map(|next| (next, now)).ok_or_else(no_host)
+        next.map(|next| (next, now)).ok_or_else(|| match error.take() {
+            Some(error) => RequestError::Server(error),
+            None => RequestError::NoHost(core::mem::take(rejections)),
+        })
     }
 }
 
@@ -286,7 +286,7 @@ pub(super) struct Again {
 pub(super) struct Tried<'o> {
     plan: Plan<'o>,
     rejections: Vec<Rejection>,
-    /// The last error of a server: the result if no host or no time is left.
+    /// The last error of a server, unless it was overloaded after that: the result if no host is left.
     error: Option<Box<ServerError>>,
 }
 

@@ -1,18 +1,22 @@
 //! Whether the nodes have the same schema.
 
 use super::request::RequestOptions;
-use super::{Reply, RequestError, Session};
+use super::{RejectionReason, Reply, RequestError, Session};
 use crate::Platform;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::future::poll_fn;
 use core::task::Poll;
 use core::time::Duration;
+use poolhouse_core::mux::AcquireError;
 use poolhouse_cql::{Consistency, Parameters, Request};
 use poolhouse_driver::BaseRuntime as _;
 
 /// The pause between two readings.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The time limit of a reading.
+const READING: Duration = Duration::from_secs(2);
 
 const VERSION: &str = "SELECT schema_version FROM system.local WHERE key = 'local'";
 
@@ -24,16 +28,16 @@ impl<P: Platform> Session<P> {
     /// returns true: nodes execute them independently. Without it, the next request may go to a node
     /// that does not have the new table yet.
     ///
-    /// Reads the version in `system.local` of each host, local and remote, and reads them again after
-    /// a pause of 200 ms while they differ. A host that does not answer does not count, unless none
-    /// does.
+    /// Reads the version in `system.local` of each host, local and remote, for at most 2 s, and reads
+    /// them again after a pause of 200 ms while they differ or a host does not answer. A host without
+    /// a connection does not count, after an attempt to connect has failed.
     ///
     /// Cost: one small request for each host and reading.
     ///
     /// # Errors
     ///
-    /// As [`Session::request`], if no host answers, or after an error that another reading would not
-    /// mend; [`RequestError::Unexpected`] if the answer is no version.
+    /// As [`Session::request`], if no host has answered in this time; [`RequestError::Unexpected`] or
+    /// [`RequestError::Reply`] if an answer is no version.
     ///
     /// # Example
     ///
@@ -51,24 +55,30 @@ impl<P: Platform> Session<P> {
     pub async fn schema_agreement(&self, limit: Duration) -> Result<bool, RequestError> {
         let shared = &*self.inner.shared;
         let deadline = shared.now().saturating_add(limit);
+        let (mut has_answered, mut failure) = (false, None);
         loop {
             let left = deadline.saturating_since(shared.now());
-            let timeout = left.min(shared.options.request_timeout.unwrap_or(Duration::MAX));
-            let (mut replies, mut failure) = (Vec::new(), None);
+            let timeout = left.min(READING).min(shared.options.request_timeout.unwrap_or(READING));
+            let (mut replies, mut is_complete) = (Vec::new(), true);
             for outcome in self.ask_hosts(timeout).await {
                 match outcome {
                     Ok(reply) => replies.push(reply),
-                    Err(error) if is_unanswered(&error) => failure = Some(error),
+                    Err(error) if is_temporary(&error) => {
+                        is_complete &= is_down(&error);
+                        failure = Some(error);
+                    }
                     Err(error) => return Err(error),
                 }
             }
+            has_answered |= !replies.is_empty();
             let versions = replies.iter().map(version).collect::<Result<Vec<_>, _>>()?;
-            if !versions.is_empty() && versions.windows(2).all(|pair| pair[0] == pair[1]) {
+            let are_equal = versions.windows(2).all(|pair| pair[0] == pair[1]);
+            if is_complete && are_equal && !versions.is_empty() {
                 return Ok(true);
             }
             let next = shared.now().saturating_add(PAUSE);
             if next >= deadline {
-                return failure.filter(|_| replies.is_empty()).map_or(Ok(false), Err);
+                return failure.filter(|_| !has_answered).map_or(Ok(false), Err);
             }
             shared.runtime.sleep_until(next).await;
         }
@@ -103,9 +113,23 @@ impl<P: Platform> Session<P> {
     }
 }
 
-/// Whether a host has not answered.
-const fn is_unanswered(error: &RequestError) -> bool {
-    matches!(error, RequestError::NoHost(_) | RequestError::Lost { .. } | RequestError::TimedOut { .. })
+/// Whether another reading may succeed.
+const fn is_temporary(error: &RequestError) -> bool {
+    matches!(
+        error,
+        RequestError::NoHost(_) | RequestError::Lost { .. } | RequestError::TimedOut { .. } | RequestError::Server(_)
+    )
+}
+
+/// Whether the host has no connection, and none is expected soon.
+fn is_down(error: &RequestError) -> bool {
+    let RequestError::NoHost(hosts) = error else { return false };
+    hosts.iter().all(|host| {
+        matches!(
+            host.reason,
+            RejectionReason::Pool(AcquireError::Down { .. } | AcquireError::Ignored | AcquireError::Closed)
+        )
+    })
 }
 
 /// The version in an answer.

@@ -393,7 +393,7 @@ impl<'a> Deserializer<'a> for Value<'_, 'a> {
                 return whole(value, list.left.len() == 0);
             }
             Kind::Entries(kinds) => return visitor.visit_map(Map { kinds, left: Pairs::read(bytes)?, next: None }),
-            Kind::Tuple(fields) => return Fields::new(fields, bytes).visit(visitor, false),
+            Kind::Tuple(fields) => return Fields::new(fields, bytes).visit(visitor, true),
             Kind::Udt(fields) => return visitor.visit_map(Fields::new(fields, bytes)),
         };
         match id {
@@ -453,7 +453,7 @@ impl<'a> Deserializer<'a> for Value<'_, 'a> {
 
     fn deserialize_tuple<V: Visitor<'a>>(self, _: usize, visitor: V) -> Result<V::Value, RowError> {
         match (self.kind, self.content()) {
-            (Kind::Tuple(fields) | Kind::Udt(fields), Some(bytes)) => Fields::new(fields, bytes).visit(visitor, true),
+            (Kind::Udt(fields), Some(bytes)) => Fields::new(fields, bytes).visit(visitor, true),
             _ => self.deserialize_seq(visitor),
         }
     }

@@ -120,6 +120,9 @@ fn collections_contain_values_of_their_types() {
     assert_eq!(cell(&[0, 0x21, 0, 13, 0, 9], Some(&map)), Ok(expected));
     let tuple = values(None, &[b"a", &int(1)]);
     assert_eq!(cell(&[0, 0x31, 0, 2, 0, 13, 0, 9], Some(&tuple)), Ok(("a".to_string(), 1)));
+    let short = values(None, &[&int(1)]);
+    assert_eq!(cell(&[0, 0x31, 0, 2, 0, 9, 0, 9], Some(&short)), Ok((1, None::<i32>)));
+    assert_eq!(cell(&[0, 0x31, 0, 2, 0, 9, 0, 9], Some(&short)), Ok(vec![Some(1), None]));
     let lists = values(Some(1), &[&list]);
     assert_eq!(cell(&[0, 0x20, 0, 0x20, 0, 9], Some(&lists)), Ok(vec![vec![1, 2]]));
 }

@@ -90,22 +90,22 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
 #[test]
 fn falsified_outputs_break_these_invariants() {
     expect![[r#"
-        a connection also fails: P1 57
-        a duration is wrong: M4 36, M5 9, P19 13, P32 5
-        a number of requests is wrong: M4 20, M5 32, M6 4
-        a reason is wrong: M4 42, P19 19
-        a stream id is used twice: M1 29
-        a stream is also acquired: P1 58
-        an action is also polled: M6 46, P20 1, P8 7, nothing 8
+        a connection also fails: P1 52
+        a duration is wrong: M4 42, M5 6, P19 10, P32 5
+        a number of requests is wrong: M4 20, M5 30, M6 1
+        a reason is wrong: M4 52, P19 10
+        a stream id is used twice: M1 33
+        a stream is also acquired: P1 59
+        an action is also polled: M6 45, P20 1, P8 5, nothing 9
         an event has another time: P25 63
-        an event is added: M5 12, M6 37, P18 13
-        an event is emitted twice: M4 27, M5 18, M6 13, P18 5
-        an event is missing: M2 1, M3 1, M4 27, M5 18, M6 11, P19 4, P6 1
-        an event is of another connection: M2 1, M4 12, M6 10, P32 21, P6 13
-        an event is of another stream: M2 34, M3 5
-        events are in another order: M2 3, M3 1, M4 1, M5 9, M6 38, P19 7
-        the pool is also closed: M6 4, P1 56, P20 2
-        the time of the pool also advances: M4 1, M5 1, P1 8, P20 5, P25 36, P32 3, nothing 8
+        an event is added: M5 11, M6 38, P18 12, P19 1
+        an event is emitted twice: M2 2, M4 34, M5 15, M6 10, P18 2
+        an event is missing: M2 1, M4 33, M5 15, M6 12, P19 2
+        an event is of another connection: M2 2, M4 10, M6 13, P32 21, P6 11
+        an event is of another stream: M2 37, M3 5
+        events are in another order: M2 6, M5 6, M6 36, P19 11, P6 1
+        the pool is also closed: M6 2, P1 59, P20 1
+        the time of the pool also advances: P1 9, P20 4, P25 34, P32 5, nothing 10
     "#]]
     .assert_eq(&verdicts(1_000, 400, crate::fuzz::mux));
 }
