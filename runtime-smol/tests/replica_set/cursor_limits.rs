@@ -167,20 +167,20 @@ fn empty_batches_do_not_renew_the_limit_of_an_iteration() {
 fn empty_batches_do_not_end_a_tailable_cursor() {
     run(async {
         let (_set, primary, client) = filled().await;
-        let find = doc! { "find": "c", "batchSize": 1 };
-        let found = client.run_command("db", find).await.expect("a cursor");
+        // A cursor of the server, of which the replies below withhold some documents.
+        let found = client.run_command("db", doc! { "find": "c", "batchSize": 1 }).await.expect("a cursor");
         let id = found.get_document("cursor").and_then(|it| it.get_i64("id")).expect("an id");
         let empty = doc! { "id": id, "ns": "db.c", "firstBatch": [], "nextBatch": [] };
         let replies = FailPoint::new(FailPointMode::AlwaysOn, &["find", "getMore"]);
-        primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 5));
-        let options = CursorOptions::new().max_await_time(LIMIT / 10);
+        primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 4));
+        let options = CursorOptions::new().batch_size(1).max_await_time(LIMIT / 10);
         let mut cursor = cursor(&client, LIMIT, options).await.expect("a cursor");
         let later = async {
-            smol::Timer::after(LIMIT * 3 / 2).await;
+            smol::Timer::after(LIMIT * 5 / 4).await;
             primary.clear_fail_points();
             smol::future::pending().await
         };
-        assert!(cursor.try_next().or(later).await.expect("not a timeout").is_some());
+        assert!(cursor.try_next().or(later).await.expect("no timeout").is_some());
         drop(cursor);
         client.close().await;
     });
