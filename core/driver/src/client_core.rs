@@ -487,7 +487,7 @@ impl<R: Runtime> ClientCore<R> {
             }
         }
         let limit = self.check_out_limit(deadline);
-        let server = self.wait_for_any(request, limit).await?;
+        let server = self.select_server(request, limit).await?;
         CheckingOut::new(self, server, limit, deadline).await
     }
 

@@ -239,19 +239,6 @@ impl<R: Runtime> ClientCore<R> {
         waiting
     }
 
-    /// [`ClientCore::wait_for_server`] of an operation without a name. The operation is part of the
-    /// boxed future, so the future of a check-out is not larger.
-    pub(super) fn wait_for_any(
-        &self,
-        request: &SelectionRequest<'_>,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<R::ServerHandle, OperationError>> {
-        let waiting = async move { self.wait_for_suitable(&mut self.operation(), request, deadline).await };
-        #[cfg(feature = "alloc")]
-        let waiting = alloc::boxed::Box::pin(waiting);
-        waiting
-    }
-
     async fn wait_for_suitable(
         &self,
         operation: &mut Operation<'_>,
