@@ -67,7 +67,7 @@ pub(crate) fn part(name: &str, threads: usize, server: Option<SocketAddr>, setti
 
 fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
     let count = settings.of(2_000, 100_000);
-    let client = Client::new(ClientOptions::new(server.to_string())).expect("valid options");
+    let client = Client::with_options(ClientOptions::new(server.to_string())).expect("valid options");
     smol::block_on(fill(&client, count));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.expect("a runtime");
@@ -128,7 +128,7 @@ async fn fill(client: &Client, count: usize) {
 }
 
 async fn cursor<T>(client: &Client) -> Cursor<T> {
-    client.run_cursor_command(DATABASE, doc! { "find": COLLECTION }).await.expect("a cursor")
+    client.database(DATABASE).run_cursor_command(doc! { "find": COLLECTION }).await.expect("a cursor")
 }
 
 async fn bytes(client: &Client) -> u64 {
