@@ -476,19 +476,17 @@ impl<R: Runtime> ClientCore<R> {
         request: &SelectionRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
-        if !self.observes_selections() {
-            if let Some(server) = self.suitable_server(request)? {
-                let mut checking_out = CheckingOut::new(self, server, None, deadline);
-                // Most check-outs end here.
-                return match checking_out.begin(|now| self.limit_at(now, deadline)) {
-                    Some(outcome) => outcome,
-                    None => checking_out.await,
-                };
-            }
+        let Some(server) = self.suitable_server(request, self.observes_selections())? else {
+            let limit = self.check_out_limit(deadline);
+            let server = self.wait_for_server(&mut self.operation(), request, limit).await?;
+            return CheckingOut::new(self, server, limit, deadline).await;
+        };
+        let mut checking_out = CheckingOut::new(self, server, None, deadline);
+        // Most check-outs end here.
+        match checking_out.begin(|now| self.limit_at(now, deadline)) {
+            Some(outcome) => outcome,
+            None => checking_out.await,
         }
-        let limit = self.check_out_limit(deadline);
-        let server = self.select_server(request, limit).await?;
-        CheckingOut::new(self, server, limit, deadline).await
     }
 
     /// Checks a connection out of the pool of a selected server.

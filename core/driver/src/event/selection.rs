@@ -10,9 +10,9 @@ use core::fmt;
 use core::time::Duration;
 use poolhouse_core::topology::{OwnedTopologyDescription, TopologyDescription};
 
-/// An event of the selection of a server: its start, the beginning of the operation's first wait if no
-/// server is suitable, and one end. Each attempt of an operation selects a server; a command on the server of
-/// its cursor or transaction, or on a connection that is checked out, selects none.
+/// An event of the selection of a server: its start, the beginning of the operation's first wait if
+/// no server is suitable, and one end. Each attempt of an operation selects a server; a command on the
+/// server of its cursor or transaction, or on a connection that is checked out, selects none.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SelectionEvent<'a> {
