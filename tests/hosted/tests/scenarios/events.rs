@@ -30,22 +30,21 @@ impl Watched {
         Ok(())
     }
 
-    /// Waits until this number of commands of this name were started, or have ended.
-    pub(crate) async fn wait(&mut self, name: &str, is_start: bool, count: usize) -> Result<(), String> {
+    /// Waits until this number of commands of this name were started.
+    pub(crate) async fn wait(&mut self, name: &str, count: usize) -> Result<(), String> {
         let mut result = Ok(());
         let is_reached = || {
             result = self.drain();
-            result.is_err() || self.count(name, is_start) >= count
+            result.is_err() || self.count(name) >= count
         };
-        Deployment::eventually("commands are started or have ended", is_reached).await?;
+        Deployment::eventually("commands are started", is_reached).await?;
         result
     }
 
-    /// The number of commands of this name that were started, or that have ended.
-    pub(crate) fn count(&self, name: &str, is_start: bool) -> usize {
-        let is_counted =
-            |event: &&OwnedCommandEvent| event.get().name == name && (stage(event) == "started") == is_start;
-        self.seen.iter().filter(is_counted).count()
+    /// The number of commands of this name that were started.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        let is_start = |event: &&OwnedCommandEvent| event.get().name == name && stage(event) == "started";
+        self.seen.iter().filter(is_start).count()
     }
 
     /// Checks the events. Those of `endSessions` count only if they are expected.

@@ -128,8 +128,6 @@ pub(crate) enum Action {
         calls: Vec<Call>,
         works: i64,
     },
-    /// `wait` until commands of this name have ended, `count` (1) of them so far.
-    Wait(String, i64),
     /// `close` of a client.
     Close,
 }
@@ -360,7 +358,6 @@ fn action(name: &str, fields: &mut Fields) -> Result<Action, String> {
             let calls = commands.into_iter().map(call).collect::<Result<Vec<_>, _>>()?;
             Action::WithTransaction { session, transaction, calls, works: fields.number("works")?.unwrap_or(1) }
         }
-        "wait" => Action::Wait(text(fields)?, fields.number("count")?.unwrap_or(1)),
         "close" => {
             fields.take(name);
             Action::Close

@@ -66,7 +66,7 @@ async fn run(scenario: &Scenario, deployment: &Deployment<'_>) -> Result<(), Str
     run.cursors.clear();
     run.sessions.clear();
     for watched in run.clients.values() {
-        // It waits for the commands in the background.
+        // It waits until dropped cursors and transactions have ended.
         watched.client.close().await;
     }
     for (name, expected) in &scenario.events {
@@ -150,12 +150,12 @@ impl Run<'_> {
             }
             Action::ReplacePrimary { call } => {
                 let name = call.command.keys().next().cloned().unwrap_or_default();
-                let before = watched.count(&name, true);
+                let before = watched.count(&name);
                 let task = smol::spawn({
                     let (client, call) = (client.clone(), call.clone());
                     async move { call_on(&client, &call).await }
                 });
-                watched.wait(&name, true, before + 1).await?;
+                watched.wait(&name, before + 1).await?;
                 self.deployment.replace_primary()?;
                 let outcome = task.await.map(reply);
                 self.deployment.settle()?;
@@ -226,10 +226,6 @@ impl Run<'_> {
                     return Err(format!("the work was begun {begun} times, expected {works}: {outcome:?}"));
                 }
                 outcome.map(|()| None)
-            }
-            Action::Wait(name, count) => {
-                watched.wait(name, false, usize::try_from(*count).map_err(|error| error.to_string())?).await?;
-                Ok(None)
             }
             Action::Close => {
                 client.close().await;
