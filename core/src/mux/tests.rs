@@ -493,42 +493,41 @@ fn failed_attempts_fail_waiting_requests_and_are_repeated_with_growing_pauses() 
 #[test]
 fn host_that_is_reported_to_be_up_is_tried_at_most_four_times_a_second() {
     let mut rig = rig(SMALL);
+    let report = |rig: &mut Rig| rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
     let fail = |rig: &mut Rig| {
         let conn = rig.establish.pop().expect("an attempt");
         rig.act(|mux, now, seen| mux.handle_establish_failed(now, conn, Cause::Network, seen)).expect("awaited");
     };
+    // Advances the clock to the next attempt.
+    let pause = |rig: &mut Rig| {
+        let at = rig.mux.poll_timeout().expect("it tries again");
+        let pause = at.saturating_since(rig.now);
+        rig.now = at;
+        rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+        pause
+    };
     for _ in 0..4 {
         fail(&mut rig);
-        let begun = rig.now;
         // Reports during the pause bring the attempt forward once.
         for _ in 0..3 {
-            rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
+            report(&mut rig);
             assert!(rig.establish.is_empty());
         }
-        rig.now = rig.mux.poll_timeout().expect("it tries again");
-        assert_eq!(rig.now.saturating_since(begun), Duration::from_millis(250));
-        rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+        assert_eq!(pause(&mut rig), Duration::from_millis(250));
     }
     // Without reports, the pauses have grown meanwhile.
     fail(&mut rig);
-    let at = rig.mux.poll_timeout().expect("it tries again");
-    assert_eq!(at.saturating_since(rig.now), Duration::from_secs(16));
-    rig.now = at;
-    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    assert_eq!(pause(&mut rig), Duration::from_secs(16));
     // A report during an attempt counts if the attempt fails, and only then.
-    rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
+    report(&mut rig);
     fail(&mut rig);
-    let at = rig.mux.poll_timeout().expect("it tries again");
-    assert_eq!(at.saturating_since(rig.now), Duration::from_millis(250));
-    rig.now = at;
-    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    assert_eq!(pause(&mut rig), Duration::from_millis(250));
     fail(&mut rig);
-    let at = rig.mux.poll_timeout().expect("it tries again");
-    assert_eq!(at.saturating_since(rig.now), Duration::from_secs(60));
     rig.now = rig.now.saturating_add(Duration::from_secs(15));
-    rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
+    assert_eq!(rig.establish, []);
+    report(&mut rig);
     rig.establish();
-    rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
+    report(&mut rig);
     assert_eq!(rig.establish, []);
 }
 
