@@ -35,8 +35,9 @@ impl<P: Platform> Client<P> {
     /// Any command is retried if it was not sent. A command that reads (`find`, `aggregate`, `count`,
     /// `distinct`, `listDatabases`, `listCollections`, `listIndexes`) is retried after a network error
     /// or a change of the server's state. So is a write (`insert`, `update`, `delete`,
-    /// `findAndModify`, `bulkWrite`) that affects a known number of documents, on deployments other than standalone servers: it is sent with `txnNumber`, by which the server
-    /// executes it once. After an overload error, any command is retried up to
+    /// `findAndModify`, `bulkWrite`) that affects a known number of documents, on deployments other
+    /// than standalone servers: it is sent with `txnNumber`, by which the server executes it once.
+    /// After an overload error, any command is retried up to
     /// [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) times, after
     /// [pauses](poolhouse_driver::overload_pause). An overload error means that the server refused
     /// the command, or that the connection for it was refused, reset or timed out before the reply

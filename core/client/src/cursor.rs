@@ -95,9 +95,10 @@ impl<P: Platform> Client<P> {
             begin(self, guard, session, database, timeout).await
         };
         let timed = (deadline, is_timed);
+        let running = self.run_then(session, database, &command, options, timed, begin);
         let first = match self.operation_span(database, &command) {
-            None => self.run_then(session, database, &command, options, timed, begin).await,
-            Some(span) => Box::pin(span.run(self.run_then(session, database, &command, options, timed, begin))).await,
+            None => running.await,
+            Some(span) => Box::pin(span.run(running)).await,
         };
         let First { server, namespace, id, reply, rest, connection } = first?;
         let is_pinned = connection.is_some();

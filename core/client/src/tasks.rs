@@ -23,11 +23,13 @@ struct Handle<T> {
     alive: Weak<Alive>,
 }
 
+/// Counts tasks that have not ended.
 #[derive(Default)]
 struct Running {
     count: AtomicUsize,
     all_ended: Event,
-    /// Closed when the last task ends, because no events follow then.
+    /// Closed when the last task ends, because no events follow then. `None` if other tasks may still
+    /// publish events.
     subscribers: Option<Subscribers>,
 }
 

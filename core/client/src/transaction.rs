@@ -319,9 +319,10 @@ impl<P: Platform> Client<P> {
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
         let name = if is_commit { "commitTransaction" } else { "abortTransaction" };
+        let ending = self.end_transaction_within(session, (is_commit, name), deadline);
         match self.transaction_end_span(name) {
-            None => self.end_transaction_within(session, (is_commit, name), deadline).await,
-            Some(span) => Box::pin(span.run(self.end_transaction_within(session, (is_commit, name), deadline))).await,
+            None => ending.await,
+            Some(span) => Box::pin(span.run(ending)).await,
         }
     }
 

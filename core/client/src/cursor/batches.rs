@@ -91,7 +91,7 @@ pub(super) struct Batches<P: Platform> {
     pub(super) options: CursorOptions,
     pub(super) limit: Limit,
     /// The deadline of the call for a document whose batches were empty so far; `None` before its
-    /// first request, and without a limit.
+    /// first request, without a limit, and of a tailable cursor.
     pub(super) next_by: Option<Instant>,
     pub(super) fetch: Option<Fetch<P>>,
 }
@@ -122,9 +122,10 @@ impl<P: Platform> Origin<P> {
         deadline: Option<Instant>,
         reply: &mut Vec<u8>,
     ) -> Result<(), Error> {
+        let fetching = self.fetch_within(session, connection, command, deadline, reply);
         match self.client.operation_span(&self.database, command) {
-            None => self.fetch_within(session, connection, command, deadline, reply).await,
-            Some(span) => Box::pin(span.run(self.fetch_within(session, connection, command, deadline, reply))).await,
+            None => fetching.await,
+            Some(span) => Box::pin(span.run(fetching)).await,
         }
     }
 
@@ -249,16 +250,14 @@ impl<P: Platform> Batches<P> {
         })
     }
 
-    /// Returns the deadline of a request for a batch. Empty batches do not renew it.
+    /// Returns the deadline of a request for a batch. Empty batches renew only that of a tailable cursor.
     ///
     /// Source: Client Side Operations Timeout, "Cursors".
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        let deadline = self.next_by.or_else(|| self.limit.deadline(&self.origin.client));
         // A tailable cursor without new documents has empty batches, and must not end because of them.
-        if self.limit.is_tailable {
-            self.next_by = None;
-        }
-        self.next_by = self.next_by.or_else(|| self.limit.deadline(&self.origin.client));
-        self.next_by
+        self.next_by = deadline.filter(|_| !self.limit.is_tailable);
+        deadline
     }
 
     /// Takes the reply to a request for a batch.

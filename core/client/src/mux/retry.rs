@@ -56,8 +56,7 @@ impl RetryPolicy {
     }
 }
 
-/// Whether only one retry is made after errors with this code, together with the others of which that
-/// is true.
+/// Whether the retry after this error counts: after such errors, a request is sent again once in all.
 pub(super) const fn is_retried_once(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::UNAVAILABLE) || repeats_host(code)
 }
