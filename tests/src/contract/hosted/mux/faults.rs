@@ -197,8 +197,10 @@ async fn lies<P: Platform + Default>() {
     }
 }
 
+/// The server yields its processor after each byte. On a machine under load a yield takes milliseconds, so
+/// few bytes are sent.
 async fn in_pieces<P: Platform + Default>(format: Format) {
-    const REQUESTS: usize = 48;
+    const REQUESTS: usize = 12;
     let rig = Rig::<P>::new(|options| speaking(options, format));
     rig.server().set_piece_bytes(1);
     // The connection is established first: waiters for it would need additional polls.
