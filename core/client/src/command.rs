@@ -193,7 +193,7 @@ impl<P: Platform> Client<P> {
         };
         let deadline = self.deadline(options.timeout.or(self.options().timeout));
         let limit = (deadline, true);
-        match self.operation_span(database, command) {
+        match self.operation_span(session.transaction_span(), database, command) {
             None => self.run_then(session, database, command, options, limit, finish).await,
             Some(span) => Box::pin(span.run(self.run_then(session, database, command, options, limit, finish))).await,
         }

@@ -162,7 +162,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         command: &[u8],
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        match self.client.operation_span(database, command) {
+        match self.client.operation_span(None, database, command) {
             None => self.run_within(database, command, read).await,
             Some(span) => Box::pin(span.run(self.run_within(database, command, read))).await,
         }

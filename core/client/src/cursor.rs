@@ -95,8 +95,9 @@ impl<P: Platform> Client<P> {
             begin(self, guard, session, database, timeout).await
         };
         let timed = (deadline, is_timed);
+        let span = self.operation_span(session.transaction_span(), database, &command);
         let running = self.run_then(session, database, &command, options, timed, begin);
-        let first = match self.operation_span(database, &command) {
+        let first = match span {
             None => running.await,
             Some(span) => Box::pin(span.run(running)).await,
         };

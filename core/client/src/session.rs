@@ -8,6 +8,7 @@
 //! Consistency, "Causal consistency"; Snapshot Reads, "Specification".
 
 use super::connection::{self, Parts};
+use super::spans::TransactionSpan;
 use super::transaction::{Pin, TransactionOptions, millis};
 use super::{Client, CommandOptions, Error, Net, Platform, lock};
 use alloc::boxed::Box;
@@ -66,6 +67,7 @@ pub(super) struct OwnState<P: Platform> {
     pub(super) transaction_options: TransactionOptions,
     /// The end of the time limit for the transaction as a whole.
     pub(super) transaction_deadline: Option<Instant>,
+    pub(super) transaction_span: Option<TransactionSpan>,
 }
 
 /// The fields that an attempt adds to its command.
@@ -493,6 +495,7 @@ impl<P: Platform> Client<P> {
             transaction: Transaction::new(),
             transaction_options: TransactionOptions::new(),
             transaction_deadline: None,
+            transaction_span: None,
         };
         ClientSession {
             client: self.clone(),

@@ -10,7 +10,13 @@
 //! [`SPANS`] and the level *info*, and end early if the future is dropped; those of the batch of
 //! a [`Cursor`](crate::Cursor) end with the batch or the cursor.
 //!
-//! The name of a span is `operation` or `command`. The field `otel.name`, by which a layer for
+//! A transaction is a span, too, from its start until its outcome is known, with the fields
+//! `db.system.name`, `otel.kind` and `otel.name`, which is `transaction`. The spans of its operations,
+//! of its commit and of its abort are within it. One call of
+//! [`with_transaction`](crate::ClientSession::with_transaction) is one such span, with all its
+//! attempts.
+//!
+//! The name of a span is `operation`, `command` or `transaction`. The field `otel.name`, by which a layer for
 //! OpenTelemetry names its span, is the summary of the operation, `find shop.orders`, or the name of
 //! the command, `find`. A field with an unknown value is left out.
 //!
@@ -116,20 +122,41 @@ pub(crate) struct OperationSpan {
 /// The span of a command.
 pub(crate) struct CommandSpan(Span);
 
+/// The span of a transaction. It ends when the last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct TransactionSpan(Span);
+
 impl<P: Platform> Client<P> {
     /// Returns the span of an operation that begins now with this command; `None` if there is no
     /// subscriber to it. A malformed command has none: the operation refuses it at once.
+    ///
+    /// - `transaction`: the span of the transaction that the operation belongs to.
     #[inline]
-    pub(crate) fn operation_span(&self, database: &str, command: &[u8]) -> Option<OperationSpan> {
-        if self.options().tracing.enabled { OperationSpan::of(database, command) } else { None }
+    pub(crate) fn operation_span(
+        &self,
+        transaction: Option<&TransactionSpan>,
+        database: &str,
+        command: &[u8],
+    ) -> Option<OperationSpan> {
+        if self.options().tracing.enabled { OperationSpan::of(transaction, database, command) } else { None }
     }
 
     /// [`Client::operation_span`] of the end of a transaction.
     ///
     /// - `name`: the name of its command.
     #[inline]
-    pub(crate) fn transaction_end_span(&self, name: &str) -> Option<OperationSpan> {
-        if self.options().tracing.enabled { OperationSpan::new(name, "admin", None, false) } else { None }
+    pub(crate) fn transaction_end_span(
+        &self,
+        transaction: Option<&TransactionSpan>,
+        name: &str,
+    ) -> Option<OperationSpan> {
+        if self.options().tracing.enabled { OperationSpan::new(transaction, name, "admin", None, false) } else { None }
+    }
+
+    /// Returns the span of a transaction that begins now; `None` if there is no subscriber to it.
+    #[inline]
+    pub(crate) fn transaction_span(&self) -> Option<TransactionSpan> {
+        if self.options().tracing.enabled { TransactionSpan::new() } else { None }
     }
 
     /// Returns the span of a command that is sent now; `None` if there is no subscriber to it, or if
@@ -143,33 +170,42 @@ impl<P: Platform> Client<P> {
 
 impl OperationSpan {
     #[cold]
-    fn of(database: &str, command: &[u8]) -> Option<Self> {
+    fn of(transaction: Option<&TransactionSpan>, database: &str, command: &[u8]) -> Option<Self> {
         let command = RawDocument::new(command).ok()?;
         let name = command.iter().next()?.ok()?.key;
-        Self::new(name, database, collection(database, command), is_sensitive(command))
+        Self::new(transaction, name, database, collection(database, command), is_sensitive(command))
     }
 
     #[cold]
-    fn new(name: &str, database: &str, collection: Option<&str>, is_sensitive: bool) -> Option<Self> {
+    fn new(
+        transaction: Option<&TransactionSpan>,
+        name: &str,
+        database: &str,
+        collection: Option<&str>,
+        is_sensitive: bool,
+    ) -> Option<Self> {
         if !tracing::span_enabled!(target: SPANS, Level::INFO) {
             return None;
         }
         let summary = summary(name, database, collection);
-        let span = tracing::info_span!(
-            target: SPANS,
-            "operation",
-            "otel.name" = summary,
-            "otel.kind" = "client",
-            "otel.status_code" = Empty,
-            "db.system.name" = "mongodb",
-            "db.namespace" = database,
-            "db.collection.name" = collection,
-            "db.operation.name" = name,
-            "db.operation.summary" = summary,
-            "db.response.status_code" = Empty,
-            "exception.type" = Empty,
-            "exception.message" = Empty,
-        );
+        let new = || {
+            tracing::info_span!(
+                target: SPANS,
+                "operation",
+                "otel.name" = summary,
+                "otel.kind" = "client",
+                "otel.status_code" = Empty,
+                "db.system.name" = "mongodb",
+                "db.namespace" = database,
+                "db.collection.name" = collection,
+                "db.operation.name" = name,
+                "db.operation.summary" = summary,
+                "db.response.status_code" = Empty,
+                "exception.type" = Empty,
+                "exception.message" = Empty,
+            )
+        };
+        let span = transaction.map_or_else(new, |TransactionSpan(parent)| parent.in_scope(new));
         Some(Self { span, is_sensitive })
     }
 
@@ -180,6 +216,21 @@ impl OperationSpan {
             record_error(&self.span, error, self.is_sensitive);
         }
         result
+    }
+}
+
+impl TransactionSpan {
+    #[cold]
+    fn new() -> Option<Self> {
+        tracing::span_enabled!(target: SPANS, Level::INFO).then(|| {
+            Self(tracing::info_span!(
+                target: SPANS,
+                "transaction",
+                "otel.name" = "transaction",
+                "otel.kind" = "client",
+                "db.system.name" = "mongodb",
+            ))
+        })
     }
 }
 

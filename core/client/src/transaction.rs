@@ -5,6 +5,7 @@
 
 use super::connection::{self, Parts};
 use super::session::{Additions, SessionState, max_time_ms};
+use super::spans::TransactionSpan;
 use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -117,6 +118,11 @@ impl<P: Platform> SessionState<P> {
     /// Returns the end of the time limit for the open transaction as a whole.
     pub(super) fn transaction_deadline(&self) -> Option<Instant> {
         self.own.as_ref().filter(|own| own.transaction.is_open())?.transaction_deadline
+    }
+
+    /// Returns the span of the open transaction.
+    pub(super) fn transaction_span(&self) -> Option<&TransactionSpan> {
+        self.own.as_ref().filter(|own| own.transaction.is_open())?.transaction_span.as_ref()
     }
 
     /// Returns what the next command of the transaction must use. A router stays pinned.
@@ -319,8 +325,10 @@ impl<P: Platform> Client<P> {
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
         let name = if is_commit { "commitTransaction" } else { "abortTransaction" };
+        let transaction = session.own.as_ref().and_then(|own| own.transaction_span.as_ref());
+        let span = self.transaction_end_span(transaction, name);
         let ending = self.end_transaction_within(session, (is_commit, name), deadline);
-        match self.transaction_end_span(name) {
+        match span {
             None => ending.await,
             Some(span) => Box::pin(span.run(ending)).await,
         }
@@ -439,6 +447,15 @@ impl<P: Platform> ClientSession<P> {
     ///
     /// Source: Transactions, "startTransaction".
     pub fn start_transaction(&mut self, options: TransactionOptions) -> Result<(), Error> {
+        let span = self.client.transaction_span();
+        self.start_transaction_in(span, options)
+    }
+
+    fn start_transaction_in(
+        &mut self,
+        span: Option<TransactionSpan>,
+        options: TransactionOptions,
+    ) -> Result<(), Error> {
         let of_client = self.client.options();
         let read_concern_level = options.read_concern_level.or_else(|| of_client.read_concern_level.clone());
         let write_concern = options.write_concern.unwrap_or_else(|| of_client.write_concern.clone());
@@ -451,6 +468,7 @@ impl<P: Platform> ClientSession<P> {
         }
         own.transaction.start().map_err(misuse)?;
         own.transaction_deadline = None;
+        own.transaction_span = span;
         own.transaction_options = TransactionOptions {
             read_concern_level,
             write_concern: Some(write_concern),
@@ -475,10 +493,15 @@ impl<P: Platform> ClientSession<P> {
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         let limit = own.transaction_deadline;
         if !own.transaction.begin_commit().map_err(misuse)? {
+            self.end_transaction_span();
             return Ok(());
         }
         let deadline = limit.or_else(|| self.client.deadline(self.client.options().timeout));
-        self.client.end_transaction(&mut self.state, true, deadline).await
+        let result = self.client.end_transaction(&mut self.state, true, deadline).await;
+        if !result.as_ref().is_err_and(|error| error.has_label("UnknownTransactionCommitResult")) {
+            self.end_transaction_span();
+        }
+        result
     }
 
     /// Aborts the transaction. If no command was sent in it, none is sent. Errors of the command are
@@ -500,7 +523,14 @@ impl<P: Platform> ClientSession<P> {
                 own.transaction.handle_abort_ended();
             }
         }
+        self.end_transaction_span();
         Ok(())
+    }
+
+    fn end_transaction_span(&mut self) {
+        if let Some(own) = &mut self.state.own {
+            own.transaction_span = None;
+        }
     }
 
     /// Whether a transaction was started, and neither committed nor aborted.
@@ -569,8 +599,9 @@ impl<P: Platform> ClientSession<P> {
         let timeout = self.client.options().timeout;
         let limit = begun.saturating_add(timeout.unwrap_or(TRANSACTION_RETRY_TIMEOUT));
         let mut retry = 0;
+        let span = self.client.transaction_span();
         loop {
-            self.start_transaction(options.clone())?;
+            self.start_transaction_in(span.clone(), options.clone())?;
             let limited = LimitedSession::new(self, timeout.map(|_| limit));
             let session = &mut *limited.session;
             let error = match work(session).await {
@@ -586,11 +617,9 @@ impl<P: Platform> ClientSession<P> {
             if self.in_transaction() {
                 self.abort_transaction().await?;
             }
-            if !is_transient {
-                return Err(error);
-            }
             retry += 1;
-            if !self.pause_before(retry, limit).await {
+            if !is_transient || !self.pause_before(retry, limit).await {
+                self.end_transaction_span();
                 return Err(error);
             }
         }

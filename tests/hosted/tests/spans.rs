@@ -14,8 +14,8 @@ use core::pin::pin;
 use core::task::{Context, Waker};
 use core::time::Duration;
 use poolhouse_smol::{
-    Client, ClientOptions, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, TracingOptions,
-    TransactionOptions,
+    Client, ClientOptions, ClientSession, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error,
+    TracingOptions, TransactionOptions,
 };
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer};
@@ -338,27 +338,101 @@ fn spans_of_a_batch_end_with_it_or_with_the_cursor() {
     assert!(spans.entered().is_empty());
 }
 
+async fn insert(session: &mut ClientSession) -> Result<(), Error> {
+    session.run_command("shop", doc! { "insert": "c", "documents": [{}] }).await.map(drop)
+}
+
+/// Returns the name of each span with that of its parent.
+fn families(spans: &[Captured]) -> Vec<(&str, Option<&str>)> {
+    let name = |span: &Captured| spans.iter().find(|it| it.id == span.id).and_then(|it| it.text("otel.name"));
+    let of = |span: &Captured| spans.iter().find(|it| Some(it.id) == span.parent).and_then(name);
+    spans.iter().map(|span| (name(span).unwrap_or_default(), of(span))).collect()
+}
+
+const COMMITTED: [(&str, Option<&str>); 5] = [
+    ("transaction", None),
+    ("insert shop.c", Some("transaction")),
+    ("insert", Some("insert shop.c")),
+    ("commitTransaction admin", Some("transaction")),
+    ("commitTransaction", Some("commitTransaction admin")),
+];
+const PING: [(&str, Option<&str>); 2] = [("ping shop", None), ("ping", Some("ping shop"))];
+
 #[test]
-fn ends_of_transactions_and_commands_on_a_connection_are_operations() {
+fn operations_of_a_transaction_are_spans_within_its_span() {
     let spans = spans_of(ON, |_, client| async move {
         let mut session = client.start_session(ClientSessionOptions::new());
         session.start_transaction(TransactionOptions::new()).expect("none is open");
-        let insert = doc! { "insert": "c", "documents": [{}] };
-        session.run_command("shop", insert).await.expect("a reply");
+        insert(&mut session).await.expect("a reply");
+        // An operation of another session, and one of a connection.
+        run_command(&client, doc! { "ping": 1 }).await.expect("a ping");
         session.commit_transaction().await.expect("committed");
         let mut connection = client.check_out().await.expect("a connection");
         connection.run_command("shop", doc! { "ping": 1 }).await.expect("a ping");
     });
-    let expected = [
-        ("operation", "insert shop.c"),
-        ("command", "insert"),
-        ("operation", "commitTransaction admin"),
-        ("command", "commitTransaction"),
-        ("operation", "ping shop"),
-        ("command", "ping"),
-    ];
-    assert_eq!(names(&spans), expected);
-    let number = spans[1].text("db.mongodb.txn_number");
-    assert!(number.is_some() && number == spans[3].text("db.mongodb.txn_number"));
-    assert!(spans.chunks(2).all(|pair| pair[1].parent == Some(pair[0].id) && pair[0].parent.is_none()));
+    let [begin, end] = [&COMMITTED[..3], &COMMITTED[3..]];
+    assert_eq!(families(&spans), [begin, &PING, end, &PING].concat());
+    let fields: Vec<_> = spans[0].fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(fields, [("db.system.name", "mongodb"), ("otel.kind", "client"), ("otel.name", "transaction")]);
+    let number = spans[2].text("db.mongodb.txn_number");
+    assert!(number.is_some() && number == spans[6].text("db.mongodb.txn_number"));
+}
+
+#[test]
+fn span_of_a_transaction_ends_when_its_outcome_is_known() {
+    let spans = Spans::default();
+    run(async {
+        let (_set, primary, client) = connected(ON).await;
+        let _default = spans.subscribe(|_| true);
+        let is_open = || spans.taken().iter().rfind(|span| span.name == "transaction").is_some_and(|it| !it.is_closed);
+        let mut session = client.start_session(ClientSessionOptions::new());
+        // The outcomes of a commit and of an abort without commands are known.
+        session.start_transaction(TransactionOptions::new()).expect("none is open");
+        assert!(is_open());
+        session.commit_transaction().await.expect("nothing is sent");
+        assert!(!is_open());
+        session.start_transaction(TransactionOptions::new()).expect("none is open");
+        session.abort_transaction().await.expect("nothing is sent");
+        assert!(!is_open());
+        // A commit without a reply is repeated within the same span.
+        session.start_transaction(TransactionOptions::new()).expect("none is open");
+        insert(&mut session).await.expect("a reply");
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["commitTransaction"]).error(50));
+        let error = refused(session.commit_transaction().await);
+        assert!(error.has_label("UnknownTransactionCommitResult") && is_open(), "{error:?}");
+        session.commit_transaction().await.expect("committed");
+        assert!(!is_open());
+        session.start_transaction(TransactionOptions::new()).expect("none is open");
+        insert(&mut session).await.expect("a reply");
+        session.abort_transaction().await.expect("aborted");
+        assert!(!is_open());
+        // A session that is dropped aborts its transaction on another thread.
+        session.start_transaction(TransactionOptions::new()).expect("none is open");
+        insert(&mut session).await.expect("a reply");
+        drop(session);
+        client.close().await;
+        assert!(!is_open());
+    });
+    let spans = spans.taken();
+    let ends = families(&spans);
+    let of_end = |name| ends.iter().filter(|(it, _)| *it == name).map(|(_, of)| *of).collect::<Vec<_>>();
+    assert_eq!(of_end("commitTransaction admin"), [Some("transaction"); 2]);
+    assert_eq!(of_end("abortTransaction admin"), [Some("transaction")]);
+    assert!(spans.iter().all(|span| span.is_closed), "{spans:#?}");
+}
+
+#[test]
+fn call_of_with_transaction_is_one_span_with_all_attempts() {
+    let spans = spans_of(ON, |primary, client| async move {
+        let once = FailPoint::new(FailPointMode::Times(1), &["commitTransaction"]);
+        primary.set_fail_point(once.clone().error(251).labels(&["TransientTransactionError"]));
+        let mut session = client.start_session(ClientSessionOptions::new());
+        session.with_transaction(TransactionOptions::new(), insert).await.expect("the second attempt succeeds");
+        // The limit of the server has passed: the commit is not repeated, and the span ends with the call.
+        primary.set_fail_point(once.error(50));
+        refused(session.with_transaction(TransactionOptions::new(), insert).await);
+        run_command(&client, doc! { "ping": 1 }).await.expect("a ping");
+    });
+    let attempt = &COMMITTED[1..];
+    assert_eq!(families(&spans), [&COMMITTED[..], attempt, &COMMITTED, &PING].concat());
 }

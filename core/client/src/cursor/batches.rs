@@ -122,8 +122,9 @@ impl<P: Platform> Origin<P> {
         deadline: Option<Instant>,
         reply: &mut Vec<u8>,
     ) -> Result<(), Error> {
+        let span = self.client.operation_span(session.transaction_span(), &self.database, command);
         let fetching = self.fetch_within(session, connection, command, deadline, reply);
-        match self.client.operation_span(&self.database, command) {
+        match span {
             None => fetching.await,
             Some(span) => Box::pin(span.run(fetching)).await,
         }
@@ -328,8 +329,9 @@ impl<P: Platform> Batches<P> {
         let command = kill_command(collection(namespace, database), self.id)?;
         let deadline = client.kill_deadline(self.limit.timeout);
         let limits = (deadline, client.operation_id());
+        let span = client.operation_span(session.transaction_span(), database, &command);
         let running = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply);
-        let outcome = match client.operation_span(database, &command) {
+        let outcome = match span {
             None => running.await,
             Some(span) => Box::pin(span.run(running)).await,
         };

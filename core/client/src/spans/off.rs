@@ -9,14 +9,31 @@ pub(crate) enum OperationSpan {}
 
 pub(crate) enum CommandSpan {}
 
+#[derive(Clone)]
+pub(crate) enum TransactionSpan {}
+
 impl<P: Platform> Client<P> {
     #[inline]
-    pub(crate) const fn operation_span(&self, _database: &str, _command: &[u8]) -> Option<OperationSpan> {
+    pub(crate) const fn operation_span(
+        &self,
+        _transaction: Option<&TransactionSpan>,
+        _database: &str,
+        _command: &[u8],
+    ) -> Option<OperationSpan> {
         None
     }
 
     #[inline]
-    pub(crate) const fn transaction_end_span(&self, _name: &str) -> Option<OperationSpan> {
+    pub(crate) const fn transaction_end_span(
+        &self,
+        _transaction: Option<&TransactionSpan>,
+        _name: &str,
+    ) -> Option<OperationSpan> {
+        None
+    }
+
+    #[inline]
+    pub(crate) const fn transaction_span(&self) -> Option<TransactionSpan> {
         None
     }
 
