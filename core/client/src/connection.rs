@@ -36,8 +36,8 @@ impl<P: Platform> Client<P> {
     /// # Errors
     ///
     /// [`Error::Operation`]: no server could be selected, or no connection was available in time.
-    pub async fn check_out(&self) -> Result<Connection<'_, P>, Error> {
-        self.check_out_within(None, TimeLimit::OfClient).await
+    pub fn check_out(&self) -> impl Future<Output = Result<Connection<'_, P>, Error>> {
+        self.check_out_within(None, TimeLimit::OfClient)
     }
 
     /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` sets
@@ -47,8 +47,11 @@ impl<P: Platform> Client<P> {
     /// # Errors
     ///
     /// As [`Client::check_out`].
-    pub async fn check_out_timeout(&self, timeout: impl Into<Option<Duration>>) -> Result<Connection<'_, P>, Error> {
-        self.check_out_within(None, TimeLimit::OfCall(timeout.into())).await
+    pub fn check_out_timeout(
+        &self,
+        timeout: impl Into<Option<Duration>>,
+    ) -> impl Future<Output = Result<Connection<'_, P>, Error>> {
+        self.check_out_within(None, TimeLimit::OfCall(timeout.into()))
     }
 
     /// Checks out a connection as [`Client::check_out`] does, to a server that matches a read
