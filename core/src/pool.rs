@@ -784,7 +784,7 @@ impl<M: Memory> Pool<M> {
             // A fixed capacity may be lower than `minPoolSize`.
             self.is_in_background() && self.wants_population() && self.conns.has_free_slot()
         });
-        [deadline, idle, populate].into_iter().flatten().min()
+        earlier(earlier(deadline, idle), populate)
     }
 
     /// Checks every internal invariant, O(n). For tests, fuzzing and simulation.
@@ -805,5 +805,13 @@ impl<M: Memory> fmt::Debug for Pool<M> {
             .field("generation", &self.generation.0)
             .field("counts", &self.counts())
             .finish_non_exhaustive()
+    }
+}
+
+/// The earlier of two instants, if there is one.
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }

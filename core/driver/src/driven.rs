@@ -408,16 +408,15 @@ pub(super) trait Drive {
 
     #[inline(never)]
     fn run_effects(&self, mut effects: Effects<Self::Connection>) {
+        let run = |effect: Effect<Self::Connection>| {
+            // Wakers and sockets run foreign code: a panic there must not lose the result of the step.
+            let _ = Self::Runtime::contain(|| effect.run());
+        };
         loop {
-            let is_last = effects[1].is_none();
-            for effect in effects.into_iter().flatten() {
-                // Wakers and sockets run foreign code: a panic there must not lose the result of
-                // the step.
-                let _ = Self::Runtime::contain(|| effect.run());
-            }
-            if is_last {
-                break;
-            }
+            let [first, second] = effects;
+            first.map(run);
+            let Some(second) = second else { break };
+            run(second);
             effects = self.with(Driven::effects);
         }
     }
