@@ -100,7 +100,8 @@
 //! - P55: two writes never have the same session and transaction number, and the attempts of one
 //!   write always do: it is executed once. So is a transaction, whose commands have one number.
 //! - P57: a session has one command at a time: no two tasks use it.
-//! - P58: all commands of a cursor are sent to the server that has it.
+//! - P58: all commands of a cursor are sent to the server that has it. A client that is closed kills the
+//!   cursors that were dropped before.
 //!
 //! # Commands
 //!

@@ -255,6 +255,8 @@ kinds! {
     // Without a weight.
     /// A write without an acknowledgement.
     Unacknowledged,
+    /// A write that is acknowledged because of `j: true`, although `w` is 0.
+    Journaled,
     /// A write without an acknowledgement on a connection that is checked out.
     UnacknowledgedOnConnection,
     /// A write without an acknowledgement is refused in a session.

@@ -64,8 +64,18 @@ pub(super) struct CommandPlan {
     timeout: Option<Duration>,
     /// `maxTimeMS` that the application has set.
     max_time_ms: Option<i64>,
-    /// Its write concern is `w: 0`.
-    is_unacknowledged: bool,
+    concern: Concern,
+}
+
+/// The write concern of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    /// That of the deployment.
+    Default,
+    /// `w: 0`.
+    Unacknowledged,
+    /// `w: 0` and `j: true`, which requires an acknowledgement.
+    Journaled,
 }
 
 /// The work of an operation.
@@ -230,7 +240,7 @@ impl State {
             known.is_unacknowledged = true;
             known.executions_max = known.executions_max.min(1);
         }
-        CommandPlan { is_unacknowledged: true, ..command }
+        CommandPlan { concern: Concern::Unacknowledged, ..command }
     }
 
     /// Draws a write without an acknowledgement in a session or transaction.
@@ -271,7 +281,7 @@ impl State {
         let max_time_ms = self.draws.tasks.one_in(4).then_some(7_000);
         let max_time = max_time_ms.map_or(MaxTime::AtMost(limit.or(client.timeout)), MaxTime::Own);
         let number = self.number(executions_max, false, max_time);
-        CommandPlan { number, is_write, is_idempotent, mode, timeout, max_time_ms, is_unacknowledged: false }
+        CommandPlan { number, is_write, is_idempotent, mode, timeout, max_time_ms, concern: Concern::Default }
     }
 
     /// Draws the members that may run a command.
@@ -312,10 +322,11 @@ impl State {
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {
             0..=2 if writes => {
                 let command = self.draw_command(true, ReadMode::Primary, timeout, timeout);
-                if self.draws.concerns.one_in(4) {
-                    (Kind::Unacknowledged, Work::Command(self.without_acknowledgement(command)))
-                } else {
-                    (if command.is_idempotent { Kind::IdempotentWrite } else { Kind::Write }, Work::Command(command))
+                match self.draws.concerns.below(8) {
+                    0 | 1 => (Kind::Unacknowledged, Work::Command(self.without_acknowledgement(command))),
+                    2 => (Kind::Journaled, Work::Command(CommandPlan { concern: Concern::Journaled, ..command })),
+                    _ if command.is_idempotent => (Kind::IdempotentWrite, Work::Command(command)),
+                    _ => (Kind::Write, Work::Command(command)),
                 }
             }
             // A check-out with a time limit is for writes.
@@ -425,8 +436,8 @@ impl State {
         }
         let mode = if self.is_writable() { ReadMode::Primary } else { ReadMode::Nearest };
         let is_write = false;
-        let (is_idempotent, max_time_ms, is_unacknowledged) = (false, None, false);
-        Work::Command(CommandPlan { number, is_write, is_idempotent, mode, timeout, max_time_ms, is_unacknowledged })
+        let (is_idempotent, max_time_ms, concern) = (false, None, Concern::Default);
+        Work::Command(CommandPlan { number, is_write, is_idempotent, mode, timeout, max_time_ms, concern })
     }
 
     /// Draws when the future of the next operation is dropped.
@@ -654,14 +665,16 @@ impl CommandPlan {
             bson::doc! { "ping": 1, "n": self.number }
         };
         document.extend(self.max_time_ms.map(|time| ("maxTimeMS".to_owned(), time.into())));
-        if self.is_unacknowledged {
-            document.insert("writeConcern", bson::doc! { "w": 0 });
+        match self.concern {
+            Concern::Default => {}
+            Concern::Unacknowledged => drop(document.insert("writeConcern", bson::doc! { "w": 0 })),
+            Concern::Journaled => drop(document.insert("writeConcern", bson::doc! { "w": 0, "j": true })),
         }
         document
     }
 
     fn is_answered_by(&self, reply: &bson::Document) -> bool {
-        if self.is_unacknowledged {
+        if self.concern == Concern::Unacknowledged {
             return *reply == bson::doc! { "ok": 1 };
         }
         reply.get_i64("n").is_ok_and(|number| number == self.number)
