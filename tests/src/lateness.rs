@@ -17,10 +17,11 @@ const FACTOR: u32 = 4;
 /// The number of rounds of which one must be in time.
 ///
 /// If more threads are ready than there are cores, each thread waits for its turn, and by chance those
-/// of the client wait for longer than those that measure the machine: with a load of 15 on two cores,
-/// in 4 of 84 rounds. A client with late timers is late in every round. If a round is late by chance
-/// once in 20, five are once in three million.
-const ROUNDS: usize = 5;
+/// of the client wait for longer than those that measure the machine. On two cores with a load of 15, 4
+/// of 84 rounds were late; with a load of 20 and other cases in the same process, 12 of 27. A client with
+/// late timers is late in every round. If chance makes half of the rounds late, ten late ones are one case
+/// in a thousand.
+const ROUNDS: usize = 10;
 
 /// How late something was, in many measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
