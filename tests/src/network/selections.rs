@@ -28,7 +28,7 @@ struct Named {
 pub(super) struct Selections {
     named: BTreeMap<i64, Named>,
     /// Selections of check-outs and warm-ups, which have no id: those that have not ended, and the number
-    /// that may still be reported to wait. Each is an operation of its own.
+    /// that may still be reported to wait. Each belongs to another operation.
     open: u64,
     may_wait: u64,
 }
