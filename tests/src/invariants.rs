@@ -100,11 +100,17 @@
 //! - P55: two writes never have the same session and transaction number, and the attempts of one
 //!   write always do: it is executed once. So is a transaction, whose commands have one number.
 //! - P57: a session has one command at a time: no two tasks use it.
-//! - P58: all commands of a cursor are sent to the server that has it.
+//! - P58: all commands of a cursor are sent to the server that has it. A client that is closed kills the
+//!   cursors that were dropped before.
 //!
 //! # Commands
 //!
 //! - P56: each command that was started has one event of its end.
+//! - P59: each selection of a server that was started has one event of its end. An operation is reported
+//!   to wait at most once, during one of its selections, and its command is sent to the server that was
+//!   selected last.
+//! - P60: a write without an acknowledgement succeeds once all of its bytes are written, has no reply and
+//!   no session, and is refused in a session.
 //!
 //! # Multiplexed pools
 //!

@@ -252,6 +252,29 @@ kinds! {
     Cleared,
     /// A primary of the client's view is deposed by another primary.
     Deposed,
+    // Without a weight.
+    /// A write without an acknowledgement.
+    Unacknowledged,
+    /// A write that is acknowledged because of `j: true`, although `w` is 0.
+    Journaled,
+    /// A write without an acknowledgement on a connection that is checked out.
+    UnacknowledgedOnConnection,
+    /// A write without an acknowledgement is refused in a session.
+    RefusedInSession,
+    /// A write without an acknowledgement is refused in a transaction.
+    RefusedInTransaction,
+    /// A write without an acknowledgement arrives at a member that is no primary.
+    WriteDiscarded,
+    /// The selection of a server begins.
+    SelectionStarted,
+    /// The selection of a server waits.
+    SelectionWaits,
+    /// A server is selected.
+    Selected,
+    /// The selection of a server fails.
+    SelectionFailed,
+    /// The future of a selection is dropped.
+    SelectionDropped,
 }
 
 /// Counters for each kind.

@@ -20,7 +20,7 @@
 //! the open sockets; no task that could continue waits; no waker of a task that has ended is left;
 //! no panic in any task. Half of the runs have a subscriber. Its events are judged as well
 //! (`oracle::trace`, `mux_events`, `log`), those of pools only if the run does not change their
-//! options.
+//! options, those of selections in half of these runs (`selections`).
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other events do not affect this state")]
 
@@ -34,6 +34,7 @@ mod peace;
 mod plain;
 mod plan;
 mod platform;
+mod selections;
 mod simulation;
 mod state;
 mod truth;
@@ -61,9 +62,9 @@ pub const POINTS: [Point; 7] = [
 ];
 
 /// Invariants that a run checks in addition to its oracles.
-pub const CHECKED: [&str; 27] = [
+pub const CHECKED: [&str; 29] = [
     "P1", "P5", "P8", "P10", "P11", "P15", "P19", "P22", "P31", "P42", "P43", "P51", "P53", "P54", "P55", "P56", "P57",
-    "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
+    "P59", "P60", "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
 ];
 
 /// Executes one run.

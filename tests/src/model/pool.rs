@@ -1,6 +1,6 @@
 //! A naive pool: two lists that are scanned for each question.
 //!
-//! Written from CMAP-01..102 and the [invariants](crate::invariants) P1..P58. It shares value types
+//! Written from CMAP-01..102 and the [invariants](crate::invariants) P1..P60. It shares value types
 //! with the machine (causes, reasons, errors), but no logic: durations are nanoseconds, connections
 //! and check-outs are numbers.
 

@@ -79,6 +79,8 @@ pub(super) struct Near {
     pub(super) single: usize,
     /// Bytes that are held back until more arrive.
     pub(super) held: Vec<u8>,
+    /// The written bytes of the message that is not written completely.
+    pub(super) output: Vec<u8>,
     pub(super) has_ended: bool,
     pub(super) is_reset: bool,
     /// The socket accepts no bytes.

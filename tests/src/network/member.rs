@@ -12,7 +12,7 @@ use bson::{Document, doc};
 use poolhouse_core::ServerType;
 
 /// The longest message that a member accepts.
-const MESSAGE_BYTES_MAX: usize = 48_000_000;
+pub(super) const MESSAGE_BYTES_MAX: usize = 48_000_000;
 
 /// The kind of request that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +245,16 @@ impl State {
             false => &[Kind::StateChangeFresh],
         };
         let is_refused = is_write && !self.truth.members[member].is_writable();
+        if self.is_unacknowledged(message, number) {
+            if is_refused {
+                // No reply reports it.
+                self.counters.count(Kind::WriteDiscarded);
+                let at = self.now + self.delay();
+                return self.cut(id, at);
+            }
+            let _ = self.is_executed(number);
+            return;
+        }
         let fault = if is_refused { None } else { self.roll_back(id, faults) };
         if is_refused || fault.is_some() {
             let is_fresh = fault == Some(Kind::StateChangeFresh);

@@ -14,7 +14,7 @@ use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 use core::time::Duration;
 use poolhouse_client::mux::{RequestError, RequestOptions, Session};
-use poolhouse_client::{Client, CommandOptions, Error};
+use poolhouse_client::{Client, ClientSessionOptions, CommandOptions, Error, TransactionOptions};
 use poolhouse_core::Cause;
 use poolhouse_core::mux::MuxOptions;
 use poolhouse_core::pool::{CheckOutError, PoolOptions};
@@ -64,6 +64,18 @@ pub(super) struct CommandPlan {
     timeout: Option<Duration>,
     /// `maxTimeMS` that the application has set.
     max_time_ms: Option<i64>,
+    concern: Concern,
+}
+
+/// The write concern of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    /// That of the deployment.
+    Default,
+    /// `w: 0`.
+    Unacknowledged,
+    /// `w: 0` and `j: true`, which requires an acknowledgement.
+    Journaled,
 }
 
 /// The work of an operation.
@@ -82,6 +94,11 @@ pub(super) enum Work {
     },
     WarmUp {
         timeout: Option<Duration>,
+    },
+    /// A write without an acknowledgement in an explicit session, which must be refused.
+    InSession {
+        command: CommandPlan,
+        in_transaction: bool,
     },
     Query {
         number: i64,
@@ -211,8 +228,29 @@ pub(super) enum DropPoint {
 impl State {
     fn number(&mut self, executions_max: u32, hangs: bool, max_time: MaxTime) -> i64 {
         let number = i64::try_from(self.commands.len()).unwrap_or(i64::MAX);
-        self.commands.insert(number, Command { executed: 0, executions_max, hangs, max_time });
+        let (is_unacknowledged, written) = (false, 0);
+        self.commands
+            .insert(number, Command { executed: 0, executions_max, hangs, max_time, is_unacknowledged, written });
         number
+    }
+
+    /// Gives a write the concern `w: 0`: it is never executed again.
+    fn without_acknowledgement(&mut self, command: CommandPlan) -> CommandPlan {
+        if let Some(known) = self.commands.get_mut(&command.number) {
+            known.is_unacknowledged = true;
+            known.executions_max = known.executions_max.min(1);
+        }
+        CommandPlan { concern: Concern::Unacknowledged, ..command }
+    }
+
+    /// Draws a write without an acknowledgement in a session or transaction.
+    fn draw_in_session(&mut self, timeout: Option<Duration>) -> Work {
+        let command = self.draw_command(true, ReadMode::Primary, timeout, timeout);
+        let command = self.without_acknowledgement(command);
+        if let Some(known) = self.commands.get_mut(&command.number) {
+            known.executions_max = 0;
+        }
+        Work::InSession { command, in_transaction: self.draws.concerns.one_in(2) }
     }
 
     /// Draws a command.
@@ -243,7 +281,7 @@ impl State {
         let max_time_ms = self.draws.tasks.one_in(4).then_some(7_000);
         let max_time = max_time_ms.map_or(MaxTime::AtMost(limit.or(client.timeout)), MaxTime::Own);
         let number = self.number(executions_max, false, max_time);
-        CommandPlan { number, is_write, is_idempotent, mode, timeout, max_time_ms }
+        CommandPlan { number, is_write, is_idempotent, mode, timeout, max_time_ms, concern: Concern::Default }
     }
 
     /// Draws the members that may run a command.
@@ -284,7 +322,12 @@ impl State {
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {
             0..=2 if writes => {
                 let command = self.draw_command(true, ReadMode::Primary, timeout, timeout);
-                (if command.is_idempotent { Kind::IdempotentWrite } else { Kind::Write }, Work::Command(command))
+                match self.draws.concerns.below(8) {
+                    0 | 1 => (Kind::Unacknowledged, Work::Command(self.without_acknowledgement(command))),
+                    2 => (Kind::Journaled, Work::Command(CommandPlan { concern: Concern::Journaled, ..command })),
+                    _ if command.is_idempotent => (Kind::IdempotentWrite, Work::Command(command)),
+                    _ => (Kind::Write, Work::Command(command)),
+                }
             }
             // A check-out with a time limit is for writes.
             5..=7 if writes => {
@@ -295,7 +338,16 @@ impl State {
                 };
                 let count = self.draws.tasks.below(4);
                 let of_command = timeout.filter(Duration::is_zero);
-                let mut draw = || (pause(self), self.draw_command(false, mode, of_command, timeout));
+                let is_of_primary = timeout.is_some() || mode == ReadMode::Primary;
+                let mut draw = || {
+                    let (pause, is_write) = (pause(self), is_of_primary && self.draws.concerns.one_in(4));
+                    let command = self.draw_command(is_write, mode, of_command, timeout);
+                    if !is_write {
+                        return (pause, command);
+                    }
+                    self.counters.count(Kind::UnacknowledgedOnConnection);
+                    (pause, self.without_acknowledgement(command))
+                };
                 let commands = (0..count).map(|_| draw()).collect();
                 let gives_up = (!self.peace && self.draws.tasks.one_in(4)).then(|| self.draws.tasks.below(6));
                 (Kind::Session, Work::Session { timeout, mode, commands, gives_up, pause: pause(self) })
@@ -308,6 +360,11 @@ impl State {
                 (Kind::Reconfigure, Work::Reconfigure(options))
             }
             10 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
+            _ if self.draws.concerns.one_in(2) => {
+                let work = self.draw_in_session(timeout);
+                let in_transaction = matches!(work, Work::InSession { in_transaction: true, .. });
+                (if in_transaction { Kind::RefusedInTransaction } else { Kind::RefusedInSession }, work)
+            }
             _ => (Kind::Inspect, Work::Inspect),
         };
         self.counters.count(kind);
@@ -379,7 +436,8 @@ impl State {
         }
         let mode = if self.is_writable() { ReadMode::Primary } else { ReadMode::Nearest };
         let is_write = false;
-        Work::Command(CommandPlan { number, is_write, is_idempotent: false, mode, timeout, max_time_ms: None })
+        let (is_idempotent, max_time_ms, concern) = (false, None, Concern::Default);
+        Work::Command(CommandPlan { number, is_write, is_idempotent, mode, timeout, max_time_ms, concern })
     }
 
     /// Draws when the future of the next operation is dropped.
@@ -428,6 +486,7 @@ impl State {
                 | Work::ReconfigureMux(_)
                 | Work::Subscribe(_)
                 | Work::Inspect
+                | Work::InSession { .. }
                 | Work::Clear
                 | Work::Resize(_)
         );
@@ -578,9 +637,14 @@ impl State {
 
     /// A command has succeeded. Checks that its reply is its own.
     pub(super) fn replied(&mut self, number: i64, is_own: bool) {
-        let executed = self.commands[&number].executed;
+        let Command { executed, is_unacknowledged, written, .. } = self.commands[&number];
         if !is_own {
             self.violate(|| format!("command {number} received the reply to another"));
+        } else if is_unacknowledged {
+            self.counters.checks.add("P60");
+            if written != 1 {
+                self.violate(|| format!("P60: write {number} succeeds, but it was written {written} times"));
+            }
         } else if executed == 0 {
             self.violate(|| format!("command {number} succeeds, but no member has executed it"));
         }
@@ -601,10 +665,18 @@ impl CommandPlan {
             bson::doc! { "ping": 1, "n": self.number }
         };
         document.extend(self.max_time_ms.map(|time| ("maxTimeMS".to_owned(), time.into())));
+        match self.concern {
+            Concern::Default => {}
+            Concern::Unacknowledged => drop(document.insert("writeConcern", bson::doc! { "w": 0 })),
+            Concern::Journaled => drop(document.insert("writeConcern", bson::doc! { "w": 0, "j": true })),
+        }
         document
     }
 
     fn is_answered_by(&self, reply: &bson::Document) -> bool {
+        if self.concern == Concern::Unacknowledged {
+            return *reply == bson::doc! { "ok": 1 };
+        }
         reply.get_i64("n").is_ok_and(|number| number == self.number)
     }
 }
@@ -726,6 +798,20 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
             }
         }
         Work::WarmUp { timeout } => client.warm_up(timeout).await?,
+        Work::InSession { command, in_transaction } => {
+            let mut session = client.start_session(ClientSessionOptions::new());
+            if in_transaction {
+                session.start_transaction(TransactionOptions::new())?;
+            }
+            let outcome = session.run_command("test", command.document()).await;
+            sim.with(|state| {
+                state.counters.checks.add("P60");
+                if !matches!(outcome, Err(Error::Session(_))) {
+                    let what = if in_transaction { "transaction" } else { "session" };
+                    state.violate(|| format!("P60: a write without an acknowledgement in a {what}: {outcome:?}"));
+                }
+            });
+        }
         Work::Reconfigure(options) => client.set_pool_options(options)?,
         Work::Subscribe(time) => {
             let _subscription = client.subscribe();

@@ -109,6 +109,9 @@ impl Simulation {
         if is_observed && matches!(self.subject(), Subject::Client(_)) {
             self.sim.with(|state| state.counters.checks.add("P56"));
             assert!(self.commands.is_empty(), "P56: commands have a start and no end: {:?}", self.commands);
+            if let Some(selections) = &self.selections {
+                selections.assert_over();
+            }
         }
         let (elapsed, is_session) = (self.now() - judged_from, matches!(self.subject(), Subject::Session(_)));
         self.sim.with(|state| {

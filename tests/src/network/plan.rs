@@ -31,6 +31,8 @@ pub(super) struct Draws {
     pub(super) schedule: Stream,
     /// Unpredictable values, such as nonces.
     pub(super) entropy: Stream,
+    /// Writes without an acknowledgement.
+    pub(super) concerns: Stream,
 }
 
 impl Draws {
@@ -42,6 +44,7 @@ impl Draws {
             host: decisions.stream("host"),
             schedule: decisions.stream("schedule"),
             entropy: decisions.stream("entropy"),
+            concerns: decisions.stream("concerns"),
         }
     }
 }
@@ -175,6 +178,9 @@ pub(super) struct Plan {
     pub(super) client: ClientPlan,
     /// Whether the events of the client are judged. Without a subscriber, the client emits none.
     pub(super) is_observed: bool,
+    /// Whether the events of selections are judged. With a subscriber to them, each selection takes the
+    /// path of those that wait.
+    pub(super) observes_selections: bool,
     /// Whether the application changes the options of pools. The changes are no events, so those of
     /// pools are not judged then.
     pub(super) reconfigures: bool,
@@ -241,7 +247,8 @@ impl Plan {
         let (faults, pause_ms) = (choices.below(40), choices.one_of(&[50_u32, 300, 2_000]));
         let span_ms = (faults + 1) * pause_ms;
         let shape = choices.below(4);
-        let weights = core::array::from_fn(|_| match shape {
+        let weights = core::array::from_fn(|place| match shape {
+            _ if place >= Kind::Unacknowledged as usize => 0,
             0 => 10,
             _ if choices.one_in(4) => 0,
             _ => choices.below(100) + 1,
@@ -285,6 +292,7 @@ impl Plan {
             options: draw_options(choices),
             is_read: choices.one_in(2),
             fails_often: choices.one_in(2),
+            observes_selections: is_observed && choices.one_in(2),
         }
     }
 

@@ -7,6 +7,7 @@ use super::peace::is_usable;
 use super::plain::Dialer;
 use super::plan::{Draws, MS, Plan};
 use super::platform::{Planned, Sim};
+use super::selections::Selections;
 use super::state::{PASSWORD, START, State, USER};
 use super::truth::{Deployment, HOSTS, SET};
 use crate::choices::Choices;
@@ -96,6 +97,8 @@ pub(super) struct Simulation {
     prompt: Option<Subscription>,
     /// The commands of each connection, by their request ids, that have begun and not ended.
     pub(super) commands: BTreeMap<CommandKey, u32>,
+    /// The selections of servers, if they are observed.
+    pub(super) selections: Option<Selections>,
     /// The sessions of those commands, by their ids.
     sessions: BTreeMap<Vec<u8>, CommandKey>,
     /// A subscription to other events than those of check-outs, which is never read.
@@ -180,7 +183,11 @@ impl Simulation {
         });
         // The end of a lifetime is no event.
         let is_recorded = is_observed && !reconfigures && pool_options.max_lifetime.is_none();
-        let all = EventKinds::ALL | EventKinds::COMMANDS;
+        let observes_selections = sim.with(|state| state.plan.observes_selections);
+        let mut all = EventKinds::ALL | EventKinds::COMMANDS;
+        if observes_selections {
+            all = all | EventKinds::SELECTIONS | EventKinds::SELECTION_WAITS;
+        }
         let mut prompt = is_observed.then(|| events.subscribe(all, NOTICES_MAX, |_| true));
         let others = EventKinds::POOLS | EventKinds::TOPOLOGY;
         let unread = (!is_observed && is_read).then(|| events.subscribe(others, 16, |_| true));
@@ -208,6 +215,7 @@ impl Simulation {
             sim,
             prompt,
             commands: BTreeMap::new(),
+            selections: observes_selections.then(Selections::default),
             sessions: BTreeMap::new(),
             _unread: unread,
             trace: is_recorded.then(Trace::default),
@@ -397,12 +405,23 @@ impl Simulation {
                     }
                 }
                 OwnedEvent::Mux(event) => self.mux_trace.push((at, event.mux().get(), OwnedMuxEvent::of(&event))),
+                OwnedEvent::Selection(event) => {
+                    if let Some(selections) = &mut self.selections {
+                        self.sim.with(|state| {
+                            let limit = state.plan.client.server_selection_timeout;
+                            selections.on_event(&event.get(), limit, &mut state.counters);
+                        });
+                    }
+                }
                 OwnedEvent::Command(event) => {
                     let event = event.get();
                     let key = (event.address.to_owned(), event.connection_id, event.request_id);
                     // A server that comes back counts its connections from the start.
                     match event.stage {
                         CommandStage::Started => {
+                            if let Some(selections) = &self.selections {
+                                selections.on_command(&event);
+                            }
                             if let Ok(Some(session)) = event.document.get("lsid") {
                                 let session = session.as_document().map(|id| id.as_bytes().to_vec());
                                 let session = session.unwrap_or_else(|| panic!("P57: lsid is no document: {event}"));

@@ -2,6 +2,7 @@
 //! application has done.
 
 use super::links::{Event, Network, Packet};
+use super::member::MESSAGE_BYTES_MAX;
 use super::operations::Operation;
 use super::plain::Attempts;
 use super::plan::{Draws, MS, Plan};
@@ -9,6 +10,7 @@ use super::truth::{Deployment, HOSTS, Truth};
 use crate::choices::Choices;
 use crate::fake::FakeUser;
 use crate::fake::auth::Auth;
+use crate::fake::wire::{self, MORE_TO_COME, Message};
 use crate::kind::{Counters, Kind};
 use alloc::collections::BTreeMap;
 use bson::Document;
@@ -45,6 +47,11 @@ pub(super) struct Command {
     pub(super) hangs: bool,
     /// `maxTimeMS` that it has to arrive with.
     pub(super) max_time: MaxTime,
+    /// Members must not reply to it.
+    pub(super) is_unacknowledged: bool,
+    /// Number of times that the client has written it completely. Counted without an acknowledgement
+    /// only.
+    pub(super) written: u32,
 }
 
 /// `maxTimeMS` of a command.
@@ -402,6 +409,28 @@ impl State {
         self.counters.bytes += bytes.len() as u64;
         self.trace_line(|| format!("{id} -> n{member}: {} bytes, {:08x}", bytes.len(), crc32c::crc32c(bytes)));
         self.net.send_there(id, at, bytes.to_vec());
+        if !matches!(self.truth.deployment, Deployment::Cluster | Deployment::Plain) {
+            self.note_written(id, bytes);
+        }
+    }
+
+    /// Counts the messages without a reply that the client has written completely.
+    fn note_written(&mut self, id: u64, bytes: &[u8]) {
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        let output = &mut link.near.output;
+        output.extend_from_slice(bytes);
+        // The member reports malformed bytes.
+        while let Ok(Some(header)) = wire::header(output, MESSAGE_BYTES_MAX) {
+            if header.length > output.len() {
+                return;
+            }
+            let frame: Vec<u8> = output.drain(..header.length).collect();
+            let message = wire::decode(&frame).ok().filter(|message| message.has(MORE_TO_COME));
+            let number = message.and_then(|message| message.body.get_i64("n").ok());
+            if let Some(command) = number.and_then(|number| self.commands.get_mut(&number)) {
+                command.written += 1;
+            }
+        }
     }
 
     /// A packet arrives at the client.
@@ -504,6 +533,24 @@ impl State {
         self.counters.checks.add("P19");
         let (allowed, sent) = (self.commands[&number].max_time, body.get_i64("maxTimeMS").ok());
         assert!(allowed.allows(sent), "P19: a command has the maxTimeMS {sent:?} instead of {allowed:?}: {body}");
+    }
+
+    /// Checks that a command has a reply exactly if its write concern requires one, and that it has no
+    /// session otherwise. Returns whether it has none.
+    pub(super) fn is_unacknowledged(&mut self, message: &Message, number: i64) -> bool {
+        let (body, is_silent) = (&message.body, message.has(MORE_TO_COME));
+        self.counters.checks.add("P60");
+        assert_eq!(is_silent, self.commands[&number].is_unacknowledged, "P60: the flag moreToCome of {body}");
+        if is_silent {
+            let has_session = body.contains_key("lsid") || body.contains_key("txnNumber");
+            assert!(!has_session, "P60: a write without an acknowledgement has a session: {body}");
+            let concern = body.get_document("writeConcern");
+            assert!(
+                concern.is_ok_and(|concern| concern.get_i32("w").is_ok_and(|w| w == 0)),
+                "P60: the write concern of {body}"
+            );
+        }
+        is_silent
     }
 
     /// Whether a member has executed this write before, by its session and transaction number.

@@ -60,7 +60,8 @@ async fn half_open<P: Platform + Default>() {
     let error = refused(within(PATIENCE, "it ends", waiting).await);
     assert!(matches!(error, RequestError::Lost { cause: Cause::NetworkTimeout, .. }), "{error:?}");
     rig.session.set_mux_options(CALM).expect("valid options");
-    rig.works().await;
+    // On a loaded machine, connections to peers that answer may also have missed a heartbeat.
+    rig.works_again().await;
     assert!(rig.server().counts().accepted >= 2);
     rig.end().await;
 }
@@ -103,7 +104,8 @@ async fn full<P: Platform + Default>() {
     // The task of the connection has ended, and a replacement is being established.
     eventually("it is closed", || rig.platform.tasks_count() == tasks && rig.state(0).establishing == 1).await;
     rig.server().resume_reading();
-    rig.works().await;
+    // As in `half_open`.
+    rig.works_again().await;
     rig.end().await;
 }
 
@@ -121,6 +123,9 @@ async fn black_hole<P: Platform + Default>() {
     let error = refused(within(PATIENCE, "it fails", rig.echo_of(0, "one")).await);
     assert!(rig.session.now() >= begin, "the clock advances");
     assert_down(&error, Cause::NetworkTimeout);
+    // The other host has the same connect timeout, which a loaded machine may exceed: it is connected then
+    // at another attempt.
+    eventually("the other host is connected", || rig.state(1).open > 0).await;
     for _ in 0..4 {
         let found = within(PATIENCE, "another host answers", rig.echo("one")).await;
         assert_eq!(found.expect("it succeeds"), "one");
