@@ -450,7 +450,9 @@ impl<P: Platform> Shared<P> {
                 None => {
                     let id = MuxId::new(NEXT_POOL.fetch_add(1, Ordering::Relaxed));
                     let (version, limits) = (self.options.version, self.options.limits());
-                    Arc::new(Host::new(now, id, address, config, version, limits, &self.events))
+                    let entropy = self.runtime.platform().entropy();
+                    let host = Host::new(now, id, address, config, version, limits, &self.events);
+                    Arc::new(host.with_entropy(entropy))
                 }
             };
             hosts.push((address.distance, host, config));

@@ -25,6 +25,7 @@ use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use poolhouse_tests::suite::{Suite, as_one};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
 use serde::Deserialize;
+use std::net::TcpStream;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -412,10 +413,36 @@ async fn killed_node_is_used_again(node: &mut Cassandra) {
     let session = session(node);
     create_table(&session, "killed").await;
     node.kill();
+    // The time at which the node listens again, which is earlier than the end of `restart`.
+    let address = node.address();
+    let listening = std::thread::spawn(move || {
+        while TcpStream::connect(address).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Instant::now()
+    });
+    // And the time at which the session has a connection again.
+    let mut events = session.subscribe();
+    let established = smol::spawn(async move {
+        loop {
+            let Notice::Event { event: Event::Mux(event), .. } = events.next().await.expect("the session is open")
+            else {
+                continue;
+            };
+            if matches!(event, MuxEvent::ConnectionReady { .. }) {
+                return Instant::now();
+            }
+        }
+    });
     let error = session.query("SELECT key FROM system.local", Consistency::One).await.expect_err("no node");
     assert!(error.to_string().contains(&node.address().to_string()), "{error}");
     node.restart().expect("it starts again");
     used_again(&session).await;
+    let listened = listening.join().expect("no panic");
+    let took = established.await.saturating_duration_since(listened);
+    println!("a connection is established {took:?} after the node listens again");
+    // Half a second at most until it is tried, and the handshake of a node that has just started.
+    assert!(took < Duration::from_secs(3), "{took:?}");
     execute(&session, "INSERT INTO shop.killed (id, what) VALUES (1, 'tea')").await;
 }
 
