@@ -116,9 +116,12 @@ pub struct Mux<M: MuxMemory> {
     /// The last failure to establish, unless a connection was established since.
     down: Option<Down>,
     /// Whether the host was reported to be available while a connection was being established. Then
-    /// the pause after its failure is `BACKOFF_UP`.
+    /// the pause after its failure is at most `BACKOFF_UP`.
     is_reported_up: bool,
+    /// The next pause after a failure, before the limits of the options.
     backoff: Duration,
+    /// The state of the generator of the random parts of pauses. Zero stays zero, and has none.
+    entropy: u32,
     /// Whether a connection failed before its first reply, and no connection has received a first
     /// reply since. The next such failure delays reconnecting.
     failed_unanswered: bool,
@@ -136,11 +139,7 @@ struct Down {
     until: Instant,
 }
 
-/// The pause before the next attempt after a failure. It doubles up to `BACKOFF_LAST`.
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-const BACKOFF_LAST: Duration = Duration::from_secs(60);
-
-/// The pause after which a host that is reported to be available is tried again. It limits the
+/// The longest pause after which a host that is reported to be available is tried again. It limits the
 /// attempts that a stream of such reports causes.
 const BACKOFF_UP: Duration = Duration::from_millis(250);
 
@@ -173,7 +172,8 @@ impl<M: MuxMemory> Mux<M> {
             shrink_at: None,
             down: None,
             is_reported_up: false,
-            backoff: BACKOFF_FIRST,
+            backoff: Duration::ZERO,
+            entropy: 0,
             failed_unanswered: false,
             heartbeats_owed: 0,
         };
@@ -189,6 +189,18 @@ impl<M: MuxMemory> Mux<M> {
     pub fn reserve(&mut self, waiters: u32) -> Result<(), Full> {
         self.waiters.reserve(waiters)?;
         self.deadlines.reserve(waiters)
+    }
+
+    /// Sets the source of the random part of pauses between attempts to connect. Without it, or with
+    /// 0, the pauses have none.
+    ///
+    /// Pools that lost their host at the same moment then return at different times.
+    ///
+    /// - `entropy`: a random number, another one for each pool. Needs no secrecy.
+    ///
+    /// Cost: O(1), no allocation. Owes nothing. Events: none.
+    pub const fn set_entropy(&mut self, entropy: u32) {
+        self.entropy = entropy;
     }
 
     /// Acquires a stream id on the least busy connection, or enters the queue.
@@ -304,7 +316,7 @@ impl<M: MuxMemory> Mux<M> {
     ///
     /// Connections beyond a lower maximum are trashed at once, the least busy first. If the host
     /// becomes ignored, all connections are retired and waiting requests fail. Waiting requests
-    /// keep their deadlines.
+    /// keep their deadlines. A shorter `backoff_max` also shortens the pause of a host that failed.
     ///
     /// Cost: O(connections^2 + waiting requests).
     /// Events: `PoolReconfigured`, then those of the changes.
@@ -370,8 +382,10 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Handles a failure to establish a connection.
     ///
-    /// The next attempt is made after a pause, which doubles from 1 s to 60 s until a reply
-    /// arrives; [`Mux::handle_host_up`] shortens it. If no other connection is open or pending, waiting requests fail.
+    /// The next attempt is made after a pause, which doubles from
+    /// [`backoff_min`](MuxOptions::backoff_min) to [`backoff_max`](MuxOptions::backoff_max) until a
+    /// reply arrives; [`Mux::handle_host_up`] shortens it. If no other connection is open or pending,
+    /// waiting requests fail.
     ///
     /// Cost: O(waiting requests). Owes their `Wake`s. Events: `ConnectionClosed`, `AcquireFailed`.
     ///
@@ -396,7 +410,7 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// Handles a report that the host accepts connections: shortens the pause after a failure to
-    /// establish to 250 ms, also if the connection that is being established fails later.
+    /// establish to at most 250 ms, also if the connection that is being established fails later.
     ///
     /// Cost: O(connections). Owes at most an `Establish` for each connection that the load requires.
     /// Events: `ConnectionCreated`.
@@ -604,7 +618,7 @@ impl<M: MuxMemory> Mux<M> {
     fn note_reply(&mut self, index: u32) {
         if !core::mem::replace(&mut self.conns.get_mut(index).answered, true) {
             self.failed_unanswered = false;
-            self.backoff = BACKOFF_FIRST;
+            self.backoff = Duration::ZERO;
         }
     }
 
@@ -686,10 +700,10 @@ impl<M: MuxMemory> Hash for Mux<M> {
     /// pool that does not shrink, because they do not affect later results.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { id, config, closed, now, conns, streams, waiters, deadlines, in_flight, in_flight_max, .. } = self;
-        let Self { shrink_at, down, is_reported_up, backoff, failed_unanswered, heartbeats_owed, .. } = self;
+        let Self { shrink_at, down, is_reported_up, backoff, entropy, failed_unanswered, heartbeats_owed, .. } = self;
         let in_flight_max = shrink_at.map(|_| in_flight_max);
         (id, config, closed, now, conns, waiters, deadlines, in_flight, in_flight_max).hash(state);
-        (shrink_at, down, is_reported_up, backoff, failed_unanswered, heartbeats_owed).hash(state);
+        (shrink_at, down, is_reported_up, backoff, entropy, failed_unanswered, heartbeats_owed).hash(state);
         for (index, streams) in (0..).zip(streams.slots()) {
             if matches!(conns.list_of(index), conn::OPEN | conn::TRASHED | conn::RETIRED) {
                 streams.hash(state);

@@ -19,7 +19,8 @@
 //! connection to one node, reads the tables of nodes and keyspaces, and registers for events. Then
 //! hosts are local or remote by their data centre, and a request with a
 //! [`Routing`](RequestOptions::routing) goes to a node that has the data.
-//! [`Session::prepare`] and [`Session::execute`] use prepared statements in the same way, and prepare
+//! [`Session::prepare`] and [`Session::execute`] use prepared statements, whose values
+//! [`Statement::bind`] serializes, in the same way, and prepare
 //! them again on hosts that do not have them. [`Session::pages`] is a stream of the pages of a result.
 //!
 //! The steps of one request: [`Session::request`] changes a host under its lock: the pool grants a
@@ -450,7 +451,9 @@ impl<P: Platform> Shared<P> {
                 None => {
                     let id = MuxId::new(NEXT_POOL.fetch_add(1, Ordering::Relaxed));
                     let (version, limits) = (self.options.version, self.options.limits());
-                    Arc::new(Host::new(now, id, address, config, version, limits, &self.events))
+                    let entropy = self.runtime.platform().entropy();
+                    let host = Host::new(now, id, address, config, version, limits, &self.events);
+                    Arc::new(host.with_entropy(entropy))
                 }
             };
             hosts.push((address.distance, host, config));

@@ -87,7 +87,7 @@ pub use response::{Envelope, Outcome, OutcomeKind, Parts, Response, Supported};
 #[cfg(feature = "alloc")]
 pub use ring::{REPLICAS_MAX, RING_NODES_MAX, RING_TOKENS_MAX, Replicas, Replication, Ring, RingError, RingNode};
 #[cfg(feature = "serde")]
-pub use rows::RowError;
+pub use rows::{BindError, BoundValues, MaybeUnset, RowError};
 pub use rows::{Cells, Column, Columns, Elements, Pairs, Prepared, Rows, TYPE_DEPTH_MAX, Type, read_inet};
 pub use segment::SEGMENT_PAYLOAD_BYTES_MAX;
 pub use token::Token;

@@ -4,11 +4,15 @@
 
 #[cfg(feature = "serde")]
 mod deserialize;
+#[cfg(feature = "serde")]
+mod serialize;
 #[cfg(test)]
 mod tests;
 
 #[cfg(feature = "serde")]
 pub use deserialize::RowError;
+#[cfg(feature = "serde")]
+pub use serialize::{BindError, BoundValues, MaybeUnset};
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -106,6 +110,39 @@ impl fmt::Debug for Type<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Type({:#04x})", self.id)
     }
+}
+
+/// The numbers of the types without further types.
+#[cfg(feature = "serde")]
+mod id {
+    pub(super) const ASCII: u16 = 0x01;
+    pub(super) const BIGINT: u16 = 0x02;
+    pub(super) const BLOB: u16 = 0x03;
+    pub(super) const BOOLEAN: u16 = 0x04;
+    pub(super) const COUNTER: u16 = 0x05;
+    pub(super) const DECIMAL: u16 = 0x06;
+    pub(super) const DOUBLE: u16 = 0x07;
+    pub(super) const FLOAT: u16 = 0x08;
+    pub(super) const INT: u16 = 0x09;
+    pub(super) const TIMESTAMP: u16 = 0x0b;
+    pub(super) const UUID: u16 = 0x0c;
+    pub(super) const VARCHAR: u16 = 0x0d;
+    pub(super) const VARINT: u16 = 0x0e;
+    pub(super) const TIMEUUID: u16 = 0x0f;
+    pub(super) const INET: u16 = 0x10;
+    pub(super) const DATE: u16 = 0x11;
+    pub(super) const TIME: u16 = 0x12;
+    pub(super) const SMALLINT: u16 = 0x13;
+    pub(super) const TINYINT: u16 = 0x14;
+    pub(super) const DURATION: u16 = 0x15;
+}
+
+/// The first characters of a text, of at most so many bytes.
+#[cfg(feature = "serde")]
+fn shortened(text: &str, bytes_max: usize) -> alloc::string::String {
+    let ends = text.char_indices().map(|(at, one)| at + one.len_utf8());
+    let end = ends.take_while(|end| *end <= bytes_max).last().unwrap_or_default();
+    text.get(..end).unwrap_or_default().into()
 }
 
 /// A column of a result, or a bind variable of a statement.

@@ -1,6 +1,7 @@
 //! The options of a multiplexed pool.
 
 use super::streams::IDS_MAX;
+use crate::Cause;
 use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
@@ -81,7 +82,20 @@ pub struct MuxOptions {
     pub heartbeat_timeout: Duration,
     /// The interval at which surplus connections are detected. Default 10 s.
     pub shrink_interval: Duration,
+    /// The pause after the first attempt to connect that fails. Each further pause is twice the last,
+    /// less a random part of up to a quarter ([`Mux::set_entropy`](super::Mux::set_entropy)). At
+    /// least 1 ms; default 50 ms.
+    pub backoff_min: Duration,
+    /// The longest pause after a network error or timeout: a host that listens again is tried within
+    /// this time. Default 500 ms.
+    ///
+    /// After another failure, such as a refused password, pauses grow up to 60 s, or to this option if
+    /// that is longer: another attempt would probably fail as well, and costs the host a handshake.
+    pub backoff_max: Duration,
 }
+
+/// The longest pause after a failure that is no network error, unless `backoff_max` is longer.
+const BACKOFF_REFUSED: Duration = Duration::from_secs(60);
 
 impl MuxOptions {
     /// The defaults for connections with 32,768 stream ids: one connection to each host.
@@ -106,6 +120,8 @@ impl MuxOptions {
         heartbeat_interval: Duration::from_secs(30),
         heartbeat_timeout: Duration::from_secs(12),
         shrink_interval: Duration::from_secs(10),
+        backoff_min: Duration::from_millis(50),
+        backoff_max: Duration::from_millis(500),
     };
 
     /// The defaults for connections with 128 stream ids: more connections when the load rises.
@@ -149,6 +165,12 @@ impl MuxOptions {
             let timeout = millis_of(self.heartbeat_timeout);
             return Err(ConfigError::new("heartbeatTimeoutMS", timeout, "be more than 0 where there are heartbeats"));
         }
+        if self.backoff_min.as_nanos() < 1_000_000 {
+            return Err(ConfigError::new("backoffMinMS", 0, "be at least 1"));
+        }
+        if self.backoff_max.as_nanos() < self.backoff_min.as_nanos() {
+            return Err(ConfigError::new("backoffMaxMS", millis_of(self.backoff_max), "be at least backoffMinMS"));
+        }
         Ok(MuxConfig { options: self })
     }
 }
@@ -183,6 +205,12 @@ impl MuxConfig {
             Distance::Remote => Some(&self.options.remote),
             Distance::Ignored => None,
         }
+    }
+
+    /// The longest pause after a failure for this cause.
+    pub(super) fn backoff_after(&self, cause: Cause) -> Duration {
+        let longest = self.options.backoff_max;
+        if cause.is_network() { longest } else { longest.max(BACKOFF_REFUSED) }
     }
 
     /// These options with another number of stream ids, which also limits the requests per

@@ -2,13 +2,12 @@
 
 use super::memory::MuxConnSlot;
 use super::streams::Streams;
-use super::{
-    BACKOFF_LAST, BACKOFF_UP, Down, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter,
-};
+use super::{BACKOFF_UP, Down, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
 use crate::machine::Observer;
 use crate::storage::{Full, Store};
 use crate::time::Past;
 use crate::{Cause, Instant};
+use core::time::Duration;
 
 impl<M: MuxMemory> Mux<M> {
     /// The number of connections that are being established, or are about to be.
@@ -70,10 +69,24 @@ impl<M: MuxMemory> Mux<M> {
     pub(super) fn note_failure(&mut self, now: Instant, cause: Cause) {
         let is_up = core::mem::take(&mut self.is_reported_up);
         if self.down.is_none_or(|down| down.until <= now) {
-            let pause = if is_up { BACKOFF_UP } else { self.backoff };
+            let pause = self.backoff.clamp(self.config.options().backoff_min, self.config.backoff_after(cause));
+            self.backoff = pause.saturating_mul(2);
+            let pause = if is_up { pause.min(BACKOFF_UP) } else { pause };
+            let pause = pause - self.random_part(pause / 4);
             self.down = Some(Down { cause, at: now, until: now.saturating_add(pause) });
-            self.backoff = (self.backoff * 2).min(BACKOFF_LAST);
         }
+    }
+
+    /// A random part of a duration.
+    ///
+    /// Source: Marsaglia, "Xorshift RNGs", the 32-bit generator with the shifts 13, 17 and 5. It
+    /// needs no quality beyond pools that do not return in step.
+    fn random_part(&mut self, of: Duration) -> Duration {
+        self.entropy ^= self.entropy << 13;
+        self.entropy ^= self.entropy >> 17;
+        self.entropy ^= self.entropy << 5;
+        let nanos = (of.as_nanos() * u128::from(self.entropy)) >> 32;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(of)
     }
 
     /// Creates a connection, which will be established.
@@ -255,6 +268,9 @@ impl<M: MuxMemory> Mux<M> {
             return;
         };
         let max = host.max_connections;
+        if let Some(down) = &mut self.down {
+            down.until = down.until.min(down.at.saturating_add(self.config.backoff_after(down.cause)));
+        }
         self.abandon_pending(now, max.saturating_sub(self.conns.len(conn::OPEN)), observer);
         self.trash_beyond(now, max, observer);
         self.shrink_at = None;

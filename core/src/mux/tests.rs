@@ -41,6 +41,8 @@ const SMALL: MuxOptions = MuxOptions {
     },
     streams_per_connection: 8,
     max_queue_size: 3,
+    backoff_min: SECOND,
+    backoff_max: Duration::from_secs(60),
     ..MuxOptions::DEFAULT
 };
 
@@ -490,6 +492,88 @@ fn failed_attempts_fail_waiting_requests_and_are_repeated_with_growing_pauses() 
     drop(rig.stream());
 }
 
+/// The pause after each of so many failures for this cause, in milliseconds.
+fn pauses_after<M: MuxMemory>(rig: &mut Rig<M>, cause: Cause, count: usize) -> Vec<u128> {
+    let mut pauses = Vec::new();
+    for _ in 0..count {
+        let conn = rig.establish.pop().expect("an attempt");
+        rig.act(|mux, now, seen| mux.handle_establish_failed(now, conn, cause, seen)).expect("awaited");
+        let at = rig.mux.poll_timeout().expect("it tries again");
+        pauses.push(at.saturating_since(rig.now).as_millis());
+        rig.now = at;
+        rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    }
+    pauses
+}
+
+/// By default.
+const DEFAULT_PAUSES: MuxOptions =
+    MuxOptions { backoff_min: MuxOptions::DEFAULT.backoff_min, backoff_max: MuxOptions::DEFAULT.backoff_max, ..SMALL };
+
+#[test]
+fn host_that_listens_again_is_tried_within_half_a_second() {
+    for cause in [Cause::Network, Cause::NetworkTimeout] {
+        assert_eq!(pauses_after(&mut rig(DEFAULT_PAUSES), cause, 6), [50, 100, 200, 400, 500, 500]);
+    }
+    // The report of an available host never lengthens a pause.
+    let mut rig = rig(DEFAULT_PAUSES);
+    rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
+    assert_eq!(pauses_after(&mut rig, Cause::Network, 1), [50]);
+}
+
+#[test]
+fn host_that_refuses_is_spared_up_to_a_minute() {
+    for cause in [Cause::Authentication, Cause::Protocol, Cause::Command { code: 0x2200 }, Cause::Resources] {
+        let mut rig = rig(DEFAULT_PAUSES);
+        let grown = [50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 60_000, 60_000];
+        assert_eq!(pauses_after(&mut rig, cause, 13), grown);
+        // It restarts, and refuses connections until it listens again.
+        assert_eq!(pauses_after(&mut rig, Cause::Network, 2), [500, 500]);
+        // The pauses of an outage do not count for what follows it.
+        assert_eq!(pauses_after(&mut rig, cause, 2), [1_000, 2_000]);
+    }
+    let long = MuxOptions { backoff_max: SECOND * 90, backoff_min: SECOND * 80, ..SMALL };
+    assert_eq!(pauses_after(&mut rig(long), Cause::Authentication, 2), [80_000, 90_000]);
+}
+
+#[test]
+fn pauses_are_shortened_by_a_random_quarter_at_most() {
+    let options = MuxOptions { backoff_min: SECOND, backoff_max: SECOND, ..SMALL };
+    let with = |entropy| {
+        let mut rig = rig(options);
+        rig.mux.set_entropy(entropy);
+        pauses_after(&mut rig, Cause::Network, 200)
+    };
+    let pauses = with(0x9e37_79b9);
+    assert!(pauses.iter().all(|pause| (750..=1_000).contains(pause)), "{pauses:?}");
+    assert!(pauses.iter().any(|pause| *pause < 800) && pauses.iter().any(|pause| *pause > 950), "{pauses:?}");
+    assert_ne!(with(1), pauses, "another pool pauses for other times");
+    // No pause overflows.
+    let longest = MuxOptions { backoff_min: Duration::MAX, backoff_max: Duration::MAX, ..SMALL };
+    let mut rig = rig(longest);
+    rig.mux.set_entropy(u32::MAX);
+    let conn = rig.establish.pop().expect("an attempt");
+    rig.act(|mux, now, seen| mux.handle_establish_failed(now, conn, Cause::Network, seen)).expect("awaited");
+    assert_eq!(rig.mux.poll_timeout(), None, "it is never tried again");
+}
+
+#[test]
+fn shorter_backoff_max_ends_a_longer_pause() {
+    let reconfigure = |rig: &mut Rig, options: MuxOptions| {
+        rig.act(|mux, now, seen| mux.reconfigure(now, options.validate().expect("right"), seen));
+    };
+    let mut rig = rig(MuxOptions { backoff_min: SECOND * 30, ..SMALL });
+    let conn = rig.establish.pop().expect("an attempt");
+    let failed = rig.now;
+    rig.act(|mux, now, seen| mux.handle_establish_failed(now, conn, Cause::Network, seen)).expect("awaited");
+    reconfigure(&mut rig, MuxOptions { backoff_min: SECOND, backoff_max: SECOND * 20, ..SMALL });
+    assert_eq!(rig.mux.poll_timeout(), Some(failed.saturating_add(SECOND * 20)));
+    rig.now = rig.now.saturating_add(SECOND * 5);
+    reconfigure(&mut rig, DEFAULT_PAUSES);
+    assert_eq!(rig.establish.len(), 1, "the pause is over");
+    assert_eq!(pauses_after(&mut rig, Cause::Network, 1), [500]);
+}
+
 #[test]
 fn host_that_is_reported_to_be_up_is_tried_at_most_four_times_a_second() {
     let mut rig = rig(SMALL);
@@ -623,6 +707,12 @@ fn invalid_options_are_refused_by_name() {
             "newConnectionThreshold is 5, but must be at most maxRequestsPerConnection",
         ),
         (MuxOptions { shrink_interval: Duration::ZERO, ..SMALL }, "shrinkIntervalMS is 0, but must be more than 0"),
+        (MuxOptions { backoff_min: Duration::ZERO, ..SMALL }, "backoffMinMS is 0, but must be at least 1"),
+        (MuxOptions { backoff_min: Duration::from_micros(999), ..SMALL }, "backoffMinMS is 0, but must be at least 1"),
+        (
+            MuxOptions { backoff_max: Duration::from_millis(999), ..SMALL },
+            "backoffMaxMS is 999, but must be at least backoffMinMS",
+        ),
     ];
     for (options, text) in bad {
         assert_eq!(options.validate().expect_err(text).to_string(), text);

@@ -8,11 +8,12 @@ extern crate alloc;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr};
+use core::slice;
 use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
 use futures_lite::future::poll_fn;
 use poolhouse_smol::mux::cql::{
-    Compression, Consistency, ErrorCode, Flags, OutcomeKind, Parameters, Request, Response, Value, Version,
+    Compression, Consistency, ErrorCode, Flags, MaybeUnset, OutcomeKind, Parameters, Request, Response, Value, Version,
 };
 use poolhouse_smol::mux::{
     ClusterEvent, HostOptions, MuxEvent, MuxOptions, Paged, Reply, RequestError, RequestOptions, Session,
@@ -24,7 +25,8 @@ use poolhouse_tests::cassandra::{self, Cassandra, CassandraOptions};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use poolhouse_tests::suite::{Suite, as_one};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use std::net::TcpStream;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             .case("result_is_read_in_pages", || on_node(result_is_read_in_pages))
             .case("prepared_statement_is_executed", || on_node(prepared_statement_is_executed))
             .case("rows_are_values_of_a_type", || on_node(rows_are_values_of_a_type))
+            .case("values_are_bound_from_a_type", || on_node(values_are_bound_from_a_type))
             .case("batch_is_applied", || on_node(batch_is_applied))
             .case("connection_has_32768_requests_in_flight", || on_node(connection_has_32768_requests_in_flight))
             .case("errors_of_the_server_have_code_and_text", || on_node(errors_of_the_server_have_code_and_text))
@@ -244,14 +247,14 @@ async fn prepared_statement_is_executed(node: &mut Cassandra) {
     assert_eq!(error.code, ErrorCode::UNPREPARED);
 }
 
-#[derive(Debug, PartialEq, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Address {
     city: String,
     zip: Option<i32>,
 }
 
 /// A row with a column of each kind that is no number.
-#[derive(Debug, PartialEq, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Typed {
     id: i32,
     key: String,
@@ -301,6 +304,82 @@ async fn rows_are_values_of_a_type(node: &mut Cassandra) {
     assert_eq!(reply.rows_as::<Typed>().expect("a row of this type"), [expected]);
     let error = reply.rows_as::<(String,)>().expect_err("a number");
     assert_eq!(error.to_string(), "column id: an integer, expected a string");
+}
+
+/// The values of [`Typed`] and of the other types, from Rust to the node and back.
+async fn values_are_bound_from_a_type(node: &mut Cassandra) {
+    #[derive(Debug, PartialEq, Deserialize, Serialize)]
+    struct Others {
+        id: i32,
+        a: String,
+        b: bool,
+        f: f32,
+        t: i64,
+        tu: [u8; 16],
+        s: BTreeSet<i64>,
+        n: Vec<BTreeMap<i32, (i32, String)>>,
+    }
+    let session = session(node);
+    create_table(&session, "bound").await;
+    execute(&session, "CREATE TYPE IF NOT EXISTS shop.address (city text, zip int)").await;
+    let columns = "key uuid, at timestamp, day date, \"from\" inet, large varint, data blob, tags set<text>, \
+        counts map<text, smallint>, pair tuple<tinyint, boolean>, address frozen<address>, \
+        addresses list<frozen<address>>, none double, a ascii, b boolean, f float, t time, tu timeuuid, \
+        s set<bigint>, n list<frozen<map<int, frozen<tuple<int, text>>>>>";
+    execute(&session, &format!("ALTER TABLE shop.bound ADD ({columns})")).await;
+    // Not in the order of the struct's fields.
+    let names = "key, id, at, day, \"from\", large, data, tags, counts, pair, address, addresses, none";
+    let marks = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?";
+    let insert = session.prepare(&format!("INSERT INTO shop.bound ({names}) VALUES ({marks})")).await.expect("valid");
+    let mut typed = Typed {
+        id: 1,
+        key: "123e4567-e89b-12d3-a456-426614174000".into(),
+        at: -1500,
+        day: -2,
+        from: [0, 0, 0, 0, 0, 0, 0, 1].into(),
+        large: i128::MIN,
+        data: vec![0, 255],
+        tags: ["a".into(), "b".into()].into(),
+        counts: [("x".into(), i16::MIN)].into(),
+        pair: (-5, None),
+        address: Address { city: "Rome".into(), zip: Some(184) },
+        addresses: vec![Address { city: "Oslo".into(), zip: None }],
+        none: None,
+    };
+    let parameters = Parameters::new(Consistency::One);
+    let bound = insert.bind(&typed).expect("the values fit");
+    session.execute(&insert, parameters.values(&bound.values()), RequestOptions::default()).await.expect("inserted");
+    let select = session.prepare(&format!("SELECT {names} FROM shop.bound WHERE id = ?")).await.expect("valid");
+    let key = select.bind(&(1,)).expect("the key fits");
+    let key = key.values();
+    let read = async || session.execute(&select, parameters.values(&key), RequestOptions::default()).await;
+    assert_eq!(read().await.expect("read").rows_as::<Typed>().expect("typed"), slice::from_ref(&typed));
+    // A value that is not set stays, and null removes one.
+    let update = session.prepare("UPDATE shop.bound SET at = ?, day = ? WHERE id = ?").await.expect("valid");
+    let bound = update.bind(&(MaybeUnset::<i64>::Unset, MaybeUnset::Set(7), 1)).expect("the values fit");
+    session.execute(&update, parameters.values(&bound.values()), RequestOptions::default()).await.expect("updated");
+    typed.day = 7;
+    assert_eq!(read().await.expect("read").rows_as::<Typed>().expect("typed"), [typed]);
+    let others = Others {
+        id: 2,
+        a: "tea".into(),
+        b: true,
+        f: -0.5,
+        t: 86_399_999_999_999,
+        tu: *b"\x00\x00\x00\x00\x00\x00\x10\x00\x80\x00\x00\x00\x00\x00\x00\x01",
+        s: [i64::MIN, 3].into(),
+        n: vec![[(1, (2, "three".into()))].into()],
+    };
+    let names = "id, a, b, f, t, tu, s, n";
+    let text = format!("INSERT INTO shop.bound ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+    let insert = session.prepare(&text).await.expect("valid");
+    let bound = insert.bind(&others).expect("the values fit");
+    session.execute(&insert, parameters.values(&bound.values()), RequestOptions::default()).await.expect("inserted");
+    let text = format!("SELECT {names} FROM shop.bound WHERE id = 2");
+    let reply = session.query(&text, Consistency::One).await.expect("read");
+    assert_eq!(reply.rows_as::<Others>().expect("others"), [others]);
+    let error = insert.bind(&(1_i64 << 31, "", true, 0.5, 0, [0_u8; 16], [0; 0], [(); 0])).expect_err("too large");
+    assert_eq!(error.to_string(), "variable id: an integer out of the range of int");
 }
 
 async fn batch_is_applied(node: &mut Cassandra) {
@@ -412,10 +491,36 @@ async fn killed_node_is_used_again(node: &mut Cassandra) {
     let session = session(node);
     create_table(&session, "killed").await;
     node.kill();
+    // The time at which the node listens again, which is earlier than the end of `restart`.
+    let address = node.address();
+    let listening = std::thread::spawn(move || {
+        while TcpStream::connect(address).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Instant::now()
+    });
+    // And the time at which the session has a connection again.
+    let mut events = session.subscribe();
+    let established = smol::spawn(async move {
+        loop {
+            let Notice::Event { event: Event::Mux(event), .. } = events.next().await.expect("the session is open")
+            else {
+                continue;
+            };
+            if matches!(event, MuxEvent::ConnectionReady { .. }) {
+                return Instant::now();
+            }
+        }
+    });
     let error = session.query("SELECT key FROM system.local", Consistency::One).await.expect_err("no node");
     assert!(error.to_string().contains(&node.address().to_string()), "{error}");
     node.restart().expect("it starts again");
     used_again(&session).await;
+    let listened = listening.join().expect("no panic");
+    let took = established.await.saturating_duration_since(listened);
+    println!("a connection is established {took:?} after the node listens again");
+    // Half a second at most until it is tried, and the handshake of a node that has just started.
+    assert!(took < Duration::from_secs(3), "{took:?}");
     execute(&session, "INSERT INTO shop.killed (id, what) VALUES (1, 'tea')").await;
 }
 

@@ -19,10 +19,10 @@ use poolhouse_core::{Cause, Instant};
 /// The end of time, which is never reached.
 const END: u64 = u64::MAX - 1;
 
-/// The first and the longest pause after a failure to establish a connection.
-const PAUSES: [u64; 2] = [1_000_000_000, 60_000_000_000];
+/// The longest pause after a failure that is no network error, unless `backoff_max` is longer.
+const PAUSE_REFUSED: Duration = Duration::from_secs(60);
 
-/// The pause after a failure if the host is reported to be available.
+/// The longest pause after a failure if the host is reported to be available.
 const PAUSE_UP: u64 = 250_000_000;
 
 /// Capacities.
@@ -185,7 +185,10 @@ pub struct Model {
     down: Option<(Cause, u64, u64)>,
     /// The host was reported to be available during an attempt.
     reported_up: bool,
-    pause: u64,
+    /// The last pause without its random part; `None` after a reply.
+    pause: Option<Duration>,
+    /// The random number from which the next one follows.
+    random: u32,
     /// A connection has failed without a reply, and no connection has had a first reply since.
     fruitless: bool,
     last_conn: u64,
@@ -212,7 +215,8 @@ impl Model {
             window: None,
             down: None,
             reported_up: false,
-            pause: PAUSES[0],
+            pause: None,
+            random: 0,
             fruitless: false,
             last_conn: 0,
             last_waiter: 0,
@@ -541,10 +545,30 @@ impl Model {
     fn note_failure(&mut self, cause: Cause) {
         let is_up = core::mem::take(&mut self.reported_up);
         if self.down.is_none_or(|(.., until)| until <= self.now) {
-            let pause = if is_up { PAUSE_UP } else { self.pause };
-            self.down = Some((cause, self.now, self.now.saturating_add(pause).min(END)));
-            self.pause = (self.pause * 2).min(PAUSES[1]);
+            let first = self.options.backoff_min;
+            let pause = self.pause.map_or(first, |last| last.saturating_mul(2).max(first)).min(self.longest(cause));
+            self.pause = Some(pause);
+            let longest = if is_up { PAUSE_UP.into() } else { u128::MAX };
+            let pause = pause.as_nanos().min(longest);
+            for (left, right) in [(13, 0), (0, 17), (5, 0)] {
+                self.random ^= if right == 0 { self.random << left } else { self.random >> right };
+            }
+            let less = pause / 4 * u128::from(self.random) / (1 << 32);
+            let until = u64::try_from(u128::from(self.now) + pause - less).unwrap_or(END).min(END);
+            self.down = Some((cause, self.now, until));
         }
+    }
+
+    /// The longest pause after a failure.
+    fn longest(&self, cause: Cause) -> Duration {
+        let is_network = matches!(cause, Cause::Network | Cause::NetworkTimeout);
+        let longest = self.options.backoff_max;
+        if is_network { longest } else { longest.max(PAUSE_REFUSED) }
+    }
+
+    /// Sets the number from which the random parts of pauses follow.
+    pub const fn set_entropy(&mut self, entropy: u32) {
+        self.random = entropy;
     }
 
     /// Keeps the shrink window open while more connections are open than the core number.
@@ -577,7 +601,7 @@ impl Model {
         if !self.conn(id).is_some_and(|conn| conn.answered) {
             self.conn_mut(id).answered = true;
             self.fruitless = false;
-            self.pause = PAUSES[0];
+            self.pause = None;
         }
     }
 

@@ -118,10 +118,10 @@ impl Simulation {
             state.counters.checks.add("P53");
             let each = if state.plan.dual { 2 } else { 1 };
             // Checks of a server that is not required are a heartbeat apart. Those of an operation
-            // that finds no server are 500 ms apart. A session that has failed for a minute pauses
-            // for a minute.
+            // that finds no server are 500 ms apart. The longest pause of a session is 500 ms, less a
+            // quarter at most.
             let interval = match state.broken_closed_at < judged_from && !is_awaited {
-                _ if is_session => 60_000 * MS,
+                _ if is_session => 375 * MS,
                 true => heartbeat,
                 false => 500 * MS,
             };

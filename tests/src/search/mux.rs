@@ -110,6 +110,8 @@ pub fn scopes() -> Vec<Shape> {
         heartbeat_timeout: Duration::from_nanos(TICK),
         shrink_interval: Duration::from_nanos(TICK),
         distance: Distance::Local,
+        backoff_min: Duration::from_nanos(TICK),
+        backoff_max: Duration::from_nanos(60 * TICK),
     };
     let core2 = HostOptions { core_connections: 2, ..host };
     let shape = |name, options, requests, can: &[Can], reaches| Shape {

@@ -33,6 +33,8 @@ pub struct Shape {
     pub sticky: u32,
     /// Number of operations.
     pub steps: u32,
+    /// The source of the random parts of pauses.
+    pub entropy: u32,
 }
 
 /// The memory of a pool's slots.
@@ -71,7 +73,9 @@ impl Shape {
             weights[kind as usize] = weights[kind as usize].max(2);
         }
         let sticky = choices.one_of(&[0, 0, 30, 80]);
-        Self { options, store, weights, sticky, steps: choices.below(300) + 10 }
+        let steps = choices.below(300) + 10;
+        let entropy = choices.one_of(&[0, 1, 0x9e37_79b9, u32::MAX]);
+        Self { options, store, weights, sticky, steps, entropy }
     }
 }
 
@@ -106,6 +110,8 @@ fn options(choices: &mut impl Choices) -> MuxOptions {
     options.heartbeat_interval = millis(&mut below, &[0, 1, 20, 1_000]);
     options.heartbeat_timeout = millis(&mut below, &[1, 5, 1_000]);
     options.shrink_interval = millis(&mut below, &[1, 10, 10, 100]);
+    options.backoff_min = millis(&mut below, &[1, 50, 50, 1_000]);
+    options.backoff_max = options.backoff_min.max(millis(&mut below, &[1, 75, 500, 60_000]));
     if choices.one_in(10) {
         let longest = [
             &mut options.pool_timeout,
@@ -113,6 +119,7 @@ fn options(choices: &mut impl Choices) -> MuxOptions {
             &mut options.heartbeat_interval,
             &mut options.heartbeat_timeout,
             &mut options.shrink_interval,
+            &mut options.backoff_max,
         ];
         for option in longest {
             if choices.one_in(2) {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxId};
-use poolhouse_cql::{CqlEncodeError, CqlError, ErrorCode, Opcode, RowError};
+use poolhouse_cql::{BindError, CqlEncodeError, CqlError, ErrorCode, Opcode, RowError};
 
 /// Why a request failed.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub enum RequestError {
     Unexpected(Opcode),
     /// The position after a page is that before it, so the stream of pages would have no end.
     RepeatedPage,
+    /// A value does not fit its variable. Nothing was sent.
+    Bind(Box<BindError>),
     /// The request cannot be encoded. Nothing was sent.
     Encode(CqlEncodeError),
     /// Only the session may send this opcode: it belongs to the handshake, or registers for events.
@@ -118,6 +120,7 @@ impl RequestError {
             | Self::Row(_)
             | Self::Unexpected(_)
             | Self::RepeatedPage
+            | Self::Bind(_)
             | Self::Encode(_)
             | Self::Unsupported(_)
             | Self::Closed
@@ -140,7 +143,7 @@ impl RequestError {
             | Self::RepeatedPage
             | Self::Closed
             | Self::Abandoned => true,
-            Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
+            Self::Bind(_) | Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
         }
     }
 }
@@ -161,6 +164,7 @@ impl fmt::Display for RequestError {
             Self::Server(error) => error.fmt(f),
             Self::Reply(error) => write!(f, "malformed response: {error}"),
             Self::Row(error) => error.fmt(f),
+            Self::Bind(error) => error.fmt(f),
             Self::Unexpected(opcode) => write!(f, "{opcode} is no answer to the request"),
             Self::RepeatedPage => f.write_str("the position after the page is that before it"),
             Self::Encode(error) => write!(f, "the request cannot be encoded: {error}"),
@@ -180,6 +184,7 @@ impl core::error::Error for RequestError {
             // These variants add no text to their errors, so they are no links of the chain.
             Self::Server(error) => error.source(),
             Self::Row(error) => error.source(),
+            Self::Bind(error) => error.source(),
             Self::Reply(error) => Some(error),
             Self::Encode(error) => Some(error),
             Self::Lost { cause, .. } => Some(cause),

@@ -31,7 +31,7 @@ use poolhouse_core::storage::deadlines::Deadlines;
 use poolhouse_core::{Cause, Instant};
 use poolhouse_cql::{CqlEncodeError, Flags, Limits, Outgoing, Request, Version};
 use poolhouse_driver::{Subscribers, Tap, is_earlier, register};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// The value for "no slot".
 const NONE: u32 = u32::MAX;
@@ -255,6 +255,12 @@ impl Host {
             is_tight: false,
         };
         Self { id, address, state: Mutex::new(state) }
+    }
+
+    /// Sets the source of the random part of pauses between attempts to connect.
+    pub(super) fn with_entropy(mut self, entropy: u32) -> Self {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).mux.set_entropy(entropy);
+        self
     }
 
     /// Changes the host under its lock, and collects the effects. The caller runs them.

@@ -9,12 +9,16 @@ use super::routing::Routing;
 use super::{Reply, Session};
 use crate::Platform;
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use poolhouse_core::mux::MuxId;
-use poolhouse_cql::{CqlError, ErrorCode, Parameters, Request, Response, Value};
+use poolhouse_cql::{
+    BoundValues, CqlError, ErrorCode, Opcode, Outcome, OutcomeKind, Parameters, Request, Response, Value, Version,
+};
+use serde::Serialize;
 
 /// A statement that servers have prepared: [`Session::prepare`]. Cheap to clone. It can be used with
 /// any session of the same cluster.
@@ -32,13 +36,17 @@ struct Inner {
     /// The positions of the variables of the partition key, in its order.
     key: Vec<usize>,
     variable_count: usize,
+    /// The answer to PREPARE, which describes the variables, and its version.
+    description: Vec<u8>,
+    version: Version,
 }
 
 impl Statement {
     /// Reads the answer to PREPARE.
     fn read(text: &str, reply: &Reply) -> Result<Option<Self>, CqlError> {
         let Response::Result(outcome) = reply.response()? else { return Ok(None) };
-        let Some(prepared) = outcome.prepared(reply.envelope().header.version)? else { return Ok(None) };
+        let version = reply.envelope().header.version;
+        let Some(prepared) = outcome.prepared(version)? else { return Ok(None) };
         let mut variables = prepared.variables;
         let variable_count = variables.len();
         let key: Vec<usize> = prepared.key_positions().collect();
@@ -50,6 +58,8 @@ impl Statement {
             keyspace: String::from(first.map_or("", |column| column.keyspace)),
             key,
             variable_count,
+            description: outcome.body.to_vec(),
+            version,
         };
         Ok(Some(Self { inner: Arc::new(inner) }))
     }
@@ -77,6 +87,25 @@ impl Statement {
     #[must_use]
     pub fn key_positions(&self) -> &[usize] {
         &self.inner.key
+    }
+
+    /// Serializes the values of all bind variables: those of a struct or a map by their names, those of
+    /// a tuple or a list in their order. [`BoundValues::new`] has the table of types.
+    ///
+    /// The types are those that the server described when the statement was prepared. After a change
+    /// of the schema, prepare the statement again.
+    ///
+    /// Cost: linear in the values, and in the fields times the variables. Allocates the values.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Bind`] names the variable and its type. Nothing was sent.
+    pub fn bind<T: Serialize + ?Sized>(&self, values: &T) -> Result<BoundValues, RequestError> {
+        let Inner { description, version, .. } = &*self.inner;
+        let outcome = Outcome { kind: OutcomeKind::Prepared, body: description };
+        let prepared = outcome.prepared(*version).map_err(RequestError::Reply)?;
+        let prepared = prepared.ok_or(RequestError::Unexpected(Opcode::Result))?;
+        BoundValues::new(prepared.variables, values).map_err(|error| RequestError::Bind(Box::new(error)))
     }
 
     /// The location of the data for these values; `None` if they do not contain the whole key.

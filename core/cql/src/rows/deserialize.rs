@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Cells, Elements, Pairs, Rows, Type, read_inet};
+use super::{Cells, Elements, Pairs, Rows, Type, id, read_inet, shortened};
 use crate::error::CqlError;
 use crate::notation::Reader;
 use alloc::boxed::Box;
@@ -51,13 +51,6 @@ impl RowError {
         }
         self
     }
-}
-
-/// The first characters of a text, of at most so many bytes.
-fn shortened(text: &str, bytes_max: usize) -> String {
-    let ends = text.char_indices().map(|(at, one)| at + one.len_utf8());
-    let end = ends.take_while(|end| *end <= bytes_max).last().unwrap_or_default();
-    text.get(..end).unwrap_or_default().into()
 }
 
 impl fmt::Display for RowError {
@@ -309,28 +302,6 @@ impl<'a> SeqAccess<'a> for Row<'_, 'a> {
     fn size_hint(&self) -> Option<usize> {
         Some(self.columns.len())
     }
-}
-
-/// The numbers of the types without further types.
-mod id {
-    pub(super) const ASCII: u16 = 0x01;
-    pub(super) const BIGINT: u16 = 0x02;
-    pub(super) const BLOB: u16 = 0x03;
-    pub(super) const BOOLEAN: u16 = 0x04;
-    pub(super) const COUNTER: u16 = 0x05;
-    pub(super) const DOUBLE: u16 = 0x07;
-    pub(super) const FLOAT: u16 = 0x08;
-    pub(super) const INT: u16 = 0x09;
-    pub(super) const TIMESTAMP: u16 = 0x0b;
-    pub(super) const UUID: u16 = 0x0c;
-    pub(super) const VARCHAR: u16 = 0x0d;
-    pub(super) const VARINT: u16 = 0x0e;
-    pub(super) const TIMEUUID: u16 = 0x0f;
-    pub(super) const INET: u16 = 0x10;
-    pub(super) const DATE: u16 = 0x11;
-    pub(super) const TIME: u16 = 0x12;
-    pub(super) const SMALLINT: u16 = 0x13;
-    pub(super) const TINYINT: u16 = 0x14;
 }
 
 /// A cell, an element of a collection or a field, with its type.

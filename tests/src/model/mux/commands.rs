@@ -145,6 +145,9 @@ impl Model {
             return;
         };
         let max = host.max_connections;
+        if let Some((cause, at, until)) = self.down {
+            self.down = Some((cause, at, until.min(later(at, self.longest(cause)))));
+        }
         self.give_up_pending(max.saturating_sub(self.state().open));
         self.trash_beyond(max);
         // The window starts again.

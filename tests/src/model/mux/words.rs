@@ -20,13 +20,14 @@ impl Model {
             down,
             reported_up,
             pause,
+            random,
             fruitless,
             ..
         } = self;
         let Self { last_conn: _, last_waiter: _, last_request: _, .. } = self;
         assert!(events.is_empty(), "events were taken");
-        (options, closed, reported_up, pause, fruitless, window.map(|(_, most)| most), down.map(|(cause, ..)| cause))
-            .hash(canon);
+        (options, closed, reported_up, pause, random, fruitless).hash(canon);
+        (window.map(|(_, most)| most), down.map(|(cause, ..)| cause)).hash(canon);
         canon.time(*now);
         canon.time(window.map_or(0, |(at, _)| at));
         canon.time(down.map_or(0, |(_, at, _)| at));

@@ -315,6 +315,12 @@ impl<M: Bounded> Watched<M> {
         self.judge("M6", (), ());
     }
 
+    /// [`Mux::set_entropy`].
+    pub const fn set_entropy(&mut self, entropy: u32) {
+        self.mux.set_entropy(entropy);
+        self.model.set_entropy(entropy);
+    }
+
     /// [`Mux::close`].
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         observed!(self, observer, close(now));

@@ -40,11 +40,13 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         let mut log = Vec::new();
         let now = 1_000_000_000;
         let config = shape.options.validate().expect("options that were drawn to be valid");
+        let mut mux = Watched::new(Instant::from_nanos(now), MuxId::new(1), config, &mut log);
+        mux.set_entropy(shape.entropy);
         Self {
             shape,
             counters,
             trace,
-            mux: Watched::new(Instant::from_nanos(now), MuxId::new(1), config, &mut log),
+            mux,
             written: BTreeSet::new(),
             freed: Vec::new(),
             log,

@@ -1,5 +1,7 @@
 use super::*;
+use alloc::string::ToString;
 use alloc::vec;
+use poolhouse_cql::{Direction, Flags, Header, MaybeUnset};
 
 #[test]
 fn partition_key_of_several_columns_has_lengths() {
@@ -12,4 +14,52 @@ fn partition_key_of_several_columns_has_lengths() {
     }
     let long = vec![0; 65_536];
     assert_eq!(partition_key(&[0, 1], &[Value::Bytes(&long), Value::Bytes(b"")]), None);
+}
+
+/// A statement with the variables `id int`, which is the partition key, and `what text`, as version 4
+/// describes it.
+fn statement() -> Statement {
+    let body = [
+        &b"\x00\x00\x00\x04\x00\x01i\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00"[..],
+        b"\x00\x04shop\x00\x04teas\x00\x02id\x00\x09\x00\x04what\x00\x0d",
+        b"\x00\x00\x00\x04\x00\x00\x00\x00",
+    ]
+    .concat();
+    let header = Header {
+        version: Version::V4,
+        direction: Direction::Response,
+        flags: Flags::NONE,
+        stream: 1,
+        opcode: Opcode::Result,
+        length_bytes: u32::try_from(body.len()).expect("short"),
+    };
+    let reply = Reply { host: MuxId::new(1), header, body: body.into() };
+    Statement::read("INSERT INTO shop.teas (id, what) VALUES (?, ?)", &reply).expect("well-formed").expect("prepared")
+}
+
+#[derive(Serialize)]
+struct Tea<'a> {
+    what: Option<&'a str>,
+    id: i64,
+}
+
+#[test]
+fn statement_binds_values_by_the_types_of_the_server() {
+    let statement = statement();
+    assert_eq!((statement.variable_count(), statement.key_positions()), (2, &[0][..]));
+    let bound = statement.bind(&Tea { what: None, id: 7 }).expect("values that fit");
+    assert_eq!(bound.values(), [Value::Bytes(&[0, 0, 0, 7]), Value::Null]);
+    assert!(statement.routing(&bound.values()).is_some(), "the values have the key");
+    let bound = statement.bind(&(7, MaybeUnset::<&str>::Unset)).expect("values that fit");
+    assert_eq!(bound.values(), [Value::Bytes(&[0, 0, 0, 7]), Value::Unset]);
+}
+
+#[test]
+fn value_that_does_not_fit_is_an_error_before_anything_is_sent() {
+    let error = statement().bind(&Tea { what: Some("secret"), id: 1 << 31 }).expect_err("too large");
+    assert_eq!(error.to_string(), "variable id: an integer out of the range of int");
+    assert!(!error.may_have_executed() && !error.is_timeout());
+    let RequestError::Bind(error) = error else { panic!("{error:?}") };
+    assert_eq!(error.variable(), "id");
+    assert!(statement().bind(&("secret",)).is_err());
 }

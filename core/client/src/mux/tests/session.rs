@@ -29,6 +29,8 @@ struct Rig {
     tasks: Vec<Arc<Work>>,
     /// The scripts of the next connections, in order. Further connections are never established.
     scripts: VecDeque<Script>,
+    /// The host refuses connections.
+    refuses: bool,
     /// Sockets accept no byte.
     full: bool,
     /// The version of the first envelope on each connection.
@@ -135,6 +137,9 @@ impl Platform for Still {
     }
 
     async fn connect_tcp(&self, _: SocketAddr) -> io::Result<Socket> {
+        if self.with(|rig| rig.refuses) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         let made = self.with(|rig| {
             let (full, versions) = (rig.full, Some(Arc::clone(&rig.versions)));
             let flood = Arc::clone(&rig.flood);
@@ -406,6 +411,46 @@ fn security_9_refused_version_is_tried_again_after_a_time() {
     }
     assert_eq!((stage.told().0, versions()), (1, vec![4]));
     assert_eq!(stage.session.hosts()[0].version, Version::V4);
+}
+
+#[test]
+fn host_that_listens_again_is_used_within_half_a_second() {
+    const STEP: Duration = Duration::from_millis(5);
+    for (outage, mux, within) in [
+        (Duration::from_secs(1), MuxOptions::DEFAULT, Duration::from_millis(500)),
+        (Duration::from_secs(120), MuxOptions::DEFAULT, Duration::from_millis(500)),
+        (
+            Duration::from_secs(120),
+            MuxOptions { backoff_max: Duration::from_secs(10), ..MuxOptions::DEFAULT },
+            Duration::from_secs(10),
+        ),
+    ] {
+        let platform = Still::default();
+        platform.with(|rig| rig.refuses = true);
+        let session =
+            Session::with_platform(platform.clone(), options().mux(mux).version(Version::V4), Subscribers::default());
+        let session = session.expect("the options are right");
+        let pass = |time: Duration| {
+            platform.with(|rig| rig.now += time);
+            platform.run();
+        };
+        let ends = session.inner.shared.now().saturating_add(outage);
+        while session.inner.shared.now() < ends {
+            pass(STEP * 20);
+        }
+        platform.with(|rig| {
+            rig.refuses = false;
+            rig.scripts.push_back(handshake(&[], &[]));
+        });
+        let mut waited = Duration::ZERO;
+        while session.hosts()[0].state.open == 0 {
+            assert!(waited <= within, "after an outage of {outage:?}");
+            waited += STEP;
+            pass(STEP);
+        }
+        drop(session);
+        platform.drop_tasks();
+    }
 }
 
 /// The request waits for the first connection of its host.
