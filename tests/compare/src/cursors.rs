@@ -104,7 +104,8 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
             read(case, form);
             count as f64 / start.elapsed().as_secs_f64()
         });
-        for (case, name) in ["poolhouse-smol", "mongodb on tokio", "poolhouse-smol, read_ahead"].into_iter().enumerate() {
+        for (case, name) in ["poolhouse-smol", "mongodb on tokio", "poolhouse-smol, read_ahead"].into_iter().enumerate()
+        {
             let ((), memory) = counted(|| read(case, form));
             let (peak, allocations) = (memory.peak_bytes as f64 / 1e6, memory.allocations as f64 / count as f64);
             table.row(name, &[rounds.median(case), rounds.ratio(case, 1), peak, allocations]);
