@@ -16,6 +16,7 @@ mod replica_set {
     mod max_time;
     mod members;
     mod preferences;
+    mod read_ahead;
     mod retries;
     mod sessions;
     mod sharded;

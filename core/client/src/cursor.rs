@@ -28,7 +28,7 @@ use core::task::{Context, Poll, ready};
 use futures_core::Stream;
 use poolhouse_driver::Guard;
 use poolhouse_wire::command::CommandShape;
-use reply::{First, begin};
+use reply::{First, Reply, begin};
 use serde::de::DeserializeOwned;
 
 impl<P: Platform> Client<P> {
@@ -39,8 +39,9 @@ impl<P: Platform> Client<P> {
     ///   each call for a document, or to all of them together: see [`CursorOptions::timeout_mode`].
     /// - `cursor_options`: of the commands for further batches, and `timeout_mode`.
     ///
-    /// Cost: five allocations for the cursor and its first batch, and two for each further batch.
-    /// A cursor holds one batch, and another one while it is received. Behind a load balancer, a
+    /// Cost: five allocations for the cursor and its first batch, and two for each further batch, whose
+    /// bytes are received into the memory of the last one, and are not copied unless they are
+    /// compressed. A cursor holds one batch, or two with [`CursorOptions::read_ahead`]. Behind a load balancer, a
     /// cursor of several batches holds its connection until its end.
     ///
     /// # Errors
@@ -103,6 +104,14 @@ impl<P: Platform> Client<P> {
         };
         let First { server, namespace, id, reply, rest, connection } = first?;
         let is_pinned = connection.is_some();
+        // A request that waits for the application must not be ended by the limit of a call. Without
+        // its connection, a cursor behind a load balancer could not be closed.
+        let is_limited = timeout.is_some() || self.options().socket_timeout.is_some();
+        let reads_ahead = cursor_options.read_ahead
+            && !is_pinned
+            && session.own.is_none()
+            && !cursor_options.is_tailable(checked)
+            && (limit.is_of_lifetime() || !is_limited);
         let (client, database) = (self.clone(), database.to_owned());
         Ok(Batches {
             origin: Arc::new(Origin { client, server, database, namespace, is_pinned }),
@@ -115,6 +124,9 @@ impl<P: Platform> Client<P> {
             limit,
             next_by: None,
             fetch: None,
+            reads_ahead,
+            fetched: None,
+            spare: Reply::default(),
         })
     }
 }
@@ -228,7 +240,7 @@ impl<P: Platform, T> Cursor<P, T> {
     }
 
     fn bytes(&self, document: Range<usize>) -> &[u8] {
-        self.batches.as_ref().and_then(|batches| batches.reply.get(document)).unwrap_or_default()
+        self.batches.as_ref().and_then(|batches| batches.reply.body().get(document)).unwrap_or_default()
     }
 
     fn end(&mut self) {

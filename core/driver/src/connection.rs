@@ -125,6 +125,9 @@ pub(super) struct Connection<R: Runtime> {
     reply: Reply,
     output: R::Buffer,
     packing: Packing,
+    /// Whether `input` keeps its size until the connection is returned: it was lent by the caller, who
+    /// expects a long reply.
+    lent: bool,
     ids: RequestIds,
     exchange: Exchange,
     /// Whether a request may be written to the socket partly: its write has begun, and has not ended
@@ -202,6 +205,7 @@ impl<R: Runtime> Connection<R> {
             reply: Reply::default(),
             output,
             packing: Packing::NONE,
+            lent: false,
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
             writing: false,
@@ -477,6 +481,22 @@ impl<R: Runtime> Connection<R> {
         RawDocument::new(whole.get(body_start..body_end).unwrap_or_default()).map_err(ExchangeError::Wire)
     }
 
+    /// Exchanges the receive buffer with `buffer`, and returns the range of the last reply in it, which
+    /// is empty if there is none. `None` if the reply is not in the receive buffer, or if more was
+    /// received: nothing is exchanged then.
+    ///
+    /// - `lent`: whether the new buffer keeps its size until the connection is returned.
+    #[cfg(feature = "alloc")]
+    pub(super) fn swap_input(&mut self, buffer: &mut R::Buffer, lent: bool) -> Option<Range<usize>> {
+        let Reply { length, inflated, assumed, body_start, body_end, .. } = self.reply;
+        if inflated || assumed || length != self.received || !self.is_idle() {
+            return None;
+        }
+        core::mem::swap(&mut self.input, buffer);
+        (self.received, self.reply, self.lent) = (0, Reply::default(), lent);
+        Some(body_start..body_end)
+    }
+
     /// Records whether the last reply has `ok: 1` and write errors.
     pub(super) const fn note_write_errors(&mut self, write_errors: bool) {
         self.reply.write_errors = write_errors;
@@ -490,10 +510,16 @@ impl<R: Runtime> Connection<R> {
     /// Discards the last reply. Bytes after it belong to the next reply.
     #[inline]
     pub(super) fn discard_reply(&mut self) {
+        self.discard_reply_keeping(self.lent);
+    }
+
+    #[inline]
+    fn discard_reply_keeping(&mut self, lent: bool) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
         self.packing.trim(KEEP_BYTES_MAX);
-        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
+        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX && !lent {
+            self.lent = false;
             self.input.shrink(READ_BYTES_MIN);
         }
     }
@@ -502,7 +528,7 @@ impl<R: Runtime> Connection<R> {
     /// connection is returned to its pool.
     #[inline]
     pub(super) fn rest(&mut self) {
-        self.discard_reply();
+        self.discard_reply_keeping(false);
         #[cfg(feature = "alloc")]
         {
             self.operation_id = 0;

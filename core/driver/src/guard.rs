@@ -15,6 +15,8 @@ use super::runtime::{ConnectError, Runtime};
 
 use core::fmt;
 use core::future::poll_fn;
+#[cfg(feature = "alloc")]
+use core::ops::Range;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 #[cfg(feature = "alloc")]
@@ -310,6 +312,31 @@ impl<'h, R: Runtime> Guard<'h, R> {
     #[must_use]
     pub fn reply(&self) -> Option<RawDocument<'_>> {
         self.connection.as_ref()?.reply().ok()
+    }
+
+    /// Exchanges the connection's receive buffer with `buffer`, so that the reply to the next command is
+    /// received into memory of the caller, which need not grow. The connection has no last reply then.
+    /// Returns whether that was done: not if the connection is not usable, or its last reply was
+    /// compressed.
+    ///
+    /// Cost: constant time, no allocation.
+    #[cfg(feature = "alloc")]
+    pub fn lend_buffer(&mut self, buffer: &mut R::Buffer) -> bool {
+        self.connection.as_mut().is_some_and(|connection| connection.swap_input(buffer, true).is_some())
+    }
+
+    /// Exchanges the connection's receive buffer with `buffer`, and returns the range of the last reply's
+    /// document in `buffer`: the reply becomes the caller's without a copy. The connection has no last
+    /// reply then.
+    ///
+    /// `None` if that is not possible, and nothing is exchanged: there is no reply or it was compressed,
+    /// or the connection is not usable. [`Guard::reply`] returns the reply then, if there is one.
+    ///
+    /// Cost: constant time, no allocation.
+    #[cfg(feature = "alloc")]
+    pub fn take_reply(&mut self, buffer: &mut R::Buffer) -> Option<Range<usize>> {
+        self.reply().filter(|reply| !reply.is_empty())?;
+        self.connection.as_mut()?.swap_input(buffer, false)
     }
 
     /// Whether the last reply had `ok: 1`, but statements of the write failed (`writeErrors`) or its

@@ -9,7 +9,7 @@ use crate::report::{Section, Table};
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use mongodb::bson::{Document, doc};
-use poolhouse_smol::{Client, ClientOptions, Cursor};
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Cursor, CursorOptions};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::time::Instant;
@@ -75,11 +75,12 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
     let read = |case: usize, form: Form| {
         let (client, driver) = (client.clone(), driver.clone());
         let sum = match case {
-            0 => smol::block_on(smol::spawn(async move {
+            0 | 2 => smol::block_on(smol::spawn(async move {
+                let read_ahead = case == 2;
                 match form {
-                    Form::Bytes => bytes(&client).await,
-                    Form::Document => decoded(&client, id_of).await,
-                    Form::Struct => decoded(&client, Order::sum).await,
+                    Form::Bytes => bytes(&client, read_ahead).await,
+                    Form::Document => decoded(&client, read_ahead, id_of).await,
+                    Form::Struct => decoded(&client, read_ahead, Order::sum).await,
                 }
             })),
             _ => runtime
@@ -98,12 +99,13 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
     for (form, title) in FORMS {
         let columns = ["documents/s", "of the driver", "peak MB", "allocations/document"];
         let mut table = Table::new(format!("a cursor over {count} documents of 1 KB, {title}"), &columns);
-        let rounds = Rounds::of(settings.rounds(), 2, |case| {
+        let rounds = Rounds::of(settings.rounds(), 3, |case| {
             let start = Instant::now();
             read(case, form);
             count as f64 / start.elapsed().as_secs_f64()
         });
-        for (case, name) in ["poolhouse-smol", "mongodb on tokio"].into_iter().enumerate() {
+        for (case, name) in ["poolhouse-smol", "mongodb on tokio", "poolhouse-smol, read_ahead"].into_iter().enumerate()
+        {
             let ((), memory) = counted(|| read(case, form));
             let (peak, allocations) = (memory.peak_bytes as f64 / 1e6, memory.allocations as f64 / count as f64);
             table.row(name, &[rounds.median(case), rounds.ratio(case, 1), peak, allocations]);
@@ -127,20 +129,22 @@ async fn fill(client: &Client, count: usize) {
     }
 }
 
-async fn cursor<T>(client: &Client) -> Cursor<T> {
-    client.database(DATABASE).run_cursor_command(doc! { "find": COLLECTION }).await.expect("a cursor")
+async fn cursor<T>(client: &Client, read_ahead: bool) -> Cursor<T> {
+    let (find, further) = (doc! { "find": COLLECTION }, CursorOptions::new().read_ahead(read_ahead));
+    let cursor = client.database(DATABASE).run_cursor_command_with(find, CommandOptions::new(), further).await;
+    cursor.expect("a cursor")
 }
 
-async fn bytes(client: &Client) -> u64 {
-    let (mut cursor, mut sum) = (cursor::<Document>(client).await, 0);
+async fn bytes(client: &Client, read_ahead: bool) -> u64 {
+    let (mut cursor, mut sum) = (cursor::<Document>(client, read_ahead).await, 0);
     while let Some(document) = cursor.next_raw().await.expect("a document") {
         sum += id_of_raw(document);
     }
     sum
 }
 
-async fn decoded<T: DeserializeOwned>(client: &Client, id: fn(&T) -> u64) -> u64 {
-    let (mut cursor, mut sum) = (cursor::<T>(client).await, 0);
+async fn decoded<T: DeserializeOwned>(client: &Client, read_ahead: bool, id: fn(&T) -> u64) -> u64 {
+    let (mut cursor, mut sum) = (cursor::<T>(client, read_ahead).await, 0);
     while let Some(document) = cursor.try_next().await.expect("a document") {
         sum += id(&document);
     }

@@ -2,9 +2,9 @@
 //!
 //! Read first: Find, getMore and killCursors commands, "getMore", "killCursors".
 
-use super::reply::{Batch, collection, is_gone, kill_command};
+use super::reply::{Batch, Reply, collection, is_gone, kill_command};
 use super::{CursorOptions, TimeoutMode};
-use crate::connection::{self, reply_of};
+use crate::connection;
 use crate::session::SessionState;
 use crate::transaction::PinnedConnection;
 use crate::{Client, Error, Net, Platform};
@@ -27,7 +27,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request for a batch. It returns the cursor's session and connection, and the reply.
 type Fetch<P> = Pin<Box<dyn Future<Output = Fetched<P>> + Send>>;
 
-type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Vec<u8>, Error>);
+type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Reply, Error>);
 
 /// The time limit of a cursor.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ pub(super) struct Batches<P: Platform> {
     /// The server's id of the cursor; 0 if it has no further batch.
     pub(super) id: i64,
     /// The last reply.
-    pub(super) reply: Vec<u8>,
+    pub(super) reply: Reply,
     /// The elements of its batch that were not returned yet.
     pub(super) rest: Range<usize>,
     /// Empty during a request, and if the application holds the session.
@@ -94,6 +94,12 @@ pub(super) struct Batches<P: Platform> {
     /// first request, without a limit, and of a tailable cursor.
     pub(super) next_by: Option<Instant>,
     pub(super) fetch: Option<Fetch<P>>,
+    /// Whether each batch is requested before the documents of the last one are returned.
+    pub(super) reads_ahead: bool,
+    /// The outcome of a request that ended before it was waited for.
+    pub(super) fetched: Option<Fetched<P>>,
+    /// The memory of the batch before the last one, for the next, if the cursor reads ahead.
+    pub(super) spare: Reply,
 }
 
 impl<P: Platform> Client<P> {
@@ -112,7 +118,7 @@ impl<P: Platform> Client<P> {
 }
 
 impl<P: Platform> Origin<P> {
-    /// Runs a command on the server of the cursor, and copies the reply. After an overload, it pauses
+    /// Runs a command on the server of the cursor, and takes the reply. After an overload, it pauses
     /// and runs it again.
     pub(super) async fn fetch(
         &self,
@@ -120,7 +126,7 @@ impl<P: Platform> Origin<P> {
         connection: &mut Option<PinnedConnection<P>>,
         command: &[u8],
         deadline: Option<Instant>,
-        reply: &mut Vec<u8>,
+        reply: &mut Reply,
     ) -> Result<(), Error> {
         let span = self.client.operation_span(session.transaction_span(), &self.database, command);
         let fetching = self.fetch_within(session, connection, command, deadline, reply);
@@ -136,7 +142,7 @@ impl<P: Platform> Origin<P> {
         connection: &mut Option<PinnedConnection<P>>,
         command: &[u8],
         deadline: Option<Instant>,
-        reply: &mut Vec<u8>,
+        reply: &mut Reply,
     ) -> Result<(), Error> {
         let (core, options) = (&self.client.inner.core, self.client.options());
         // The limit of a cursor's lifetime may have passed while its documents were used.
@@ -162,14 +168,15 @@ impl<P: Platform> Origin<P> {
         }
     }
 
-    /// Runs a command on the server of the cursor, and copies the reply.
+    /// Runs a command on the server of the cursor, and takes the reply, which is received into the
+    /// memory of an earlier one.
     async fn run(
         &self,
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
         command: &[u8],
         (deadline, operation_id): (Option<Instant>, i64),
-        reply: &mut Vec<u8>,
+        reply: &mut Reply,
     ) -> Result<(), Error> {
         let core = &self.client.inner.core;
         let pinned = match connection.take() {
@@ -189,11 +196,11 @@ impl<P: Platform> Origin<P> {
             self.client.pace(&mut guard);
         }
         let command = connection::checked(command)?;
+        let lent = reply.lend(&mut guard);
         let outcome =
             connection::run_once(&mut guard, &self.client, session, &self.database, command, None, false).await;
         if outcome.is_ok() {
-            reply.clear();
-            reply.extend_from_slice(reply_of(&guard)?.as_bytes());
+            reply.take(&mut guard, lent)?;
         }
         if self.is_pinned {
             *connection = PinnedConnection::new(&self.client, guard, Pinned::Cursor);
@@ -209,17 +216,20 @@ impl<P: Platform> Batches<P> {
     /// one.
     pub(super) fn poll_document(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Range<usize>>, Error>> {
         loop {
+            if self.reads_ahead && self.id != 0 && self.fetch.is_none() && self.fetched.is_none() {
+                self.read_ahead(context);
+            }
             if !self.rest.is_empty() {
                 return Poll::Ready(self.take().map(Some));
             }
             if self.id == 0 {
                 return Poll::Ready(Ok(None));
             }
-            let mut fetch = self.fetch.take().unwrap_or_else(|| self.fetch());
-            let Poll::Ready((session, connection, reply)) = fetch.as_mut().poll(context) else {
-                self.fetch = Some(fetch);
-                return Poll::Pending;
-            };
+            if self.fetched.is_none() {
+                let fetch = self.fetch.take().unwrap_or_else(|| self.fetch());
+                self.poll_fetch(fetch, context);
+            }
+            let Some((session, connection, reply)) = self.fetched.take() else { return Poll::Pending };
             (self.session, self.connection) = (session, connection);
             let outcome = self.take_reply(reply);
             if self.id == 0 {
@@ -234,12 +244,28 @@ impl<P: Platform> Batches<P> {
         }
     }
 
+    /// Sends the request for the next batch. Its reply is read when the last batch has no further
+    /// document.
+    #[cold]
+    fn read_ahead(&mut self, context: &mut Context<'_>) {
+        let fetch = self.fetch();
+        self.poll_fetch(fetch, context);
+    }
+
+    fn poll_fetch(&mut self, mut fetch: Fetch<P>, context: &mut Context<'_>) {
+        match fetch.as_mut().poll(context) {
+            Poll::Ready(fetched) => self.fetched = Some(fetched),
+            Poll::Pending => self.fetch = Some(fetch),
+        }
+    }
+
     /// Requests the next batch.
     fn fetch(&mut self) -> Fetch<P> {
         let command = self.get_more();
         let origin = Arc::clone(&self.origin);
         let deadline = self.next_deadline();
-        let (mut session, mut reply) = (core::mem::take(&mut self.session), core::mem::take(&mut self.reply));
+        let memory = if self.reads_ahead { &mut self.spare } else { &mut self.reply };
+        let (mut session, mut reply) = (core::mem::take(&mut self.session), core::mem::take(memory));
         let mut connection = self.connection.take();
         Box::pin(async move {
             let fetched = async {
@@ -262,7 +288,7 @@ impl<P: Platform> Batches<P> {
     }
 
     /// Takes the reply to a request for a batch.
-    pub(super) fn take_reply(&mut self, reply: Result<Vec<u8>, Error>) -> Result<(), Error> {
+    pub(super) fn take_reply(&mut self, reply: Result<Reply, Error>) -> Result<(), Error> {
         let outcome = reply.and_then(|reply| self.accept(reply));
         if outcome.as_ref().is_err_and(is_gone) {
             self.id = 0;
@@ -295,8 +321,8 @@ impl<P: Platform> Batches<P> {
     }
 
     /// Takes the batch of a reply.
-    fn accept(&mut self, reply: Vec<u8>) -> Result<(), Error> {
-        let document = RawDocument::new(&reply).map_err(|error| Error::Bson(error.to_string()))?;
+    fn accept(&mut self, reply: Reply) -> Result<(), Error> {
+        let document = RawDocument::new(reply.body()).map_err(|error| Error::Bson(error.to_string()))?;
         let batch = Batch::parse(document, "nextBatch")?;
         if batch.namespace != self.origin.namespace {
             return Err(Error::Cursor("the reply to getMore has another namespace than the cursor"));
@@ -306,14 +332,17 @@ impl<P: Platform> Batches<P> {
         }
         self.id = batch.id;
         self.rest = batch.elements;
-        self.reply = reply;
+        let last = core::mem::replace(&mut self.reply, reply);
+        if self.reads_ahead {
+            self.spare = last;
+        }
         Ok(())
     }
 
     /// Closes the server's cursor, if it has one. A request for a batch is abandoned. If this future
     /// is dropped, the cursor counts as open.
     pub(super) async fn kill(&mut self) -> Result<(), Error> {
-        self.fetch = None;
+        self.abandon_fetch();
         let mut session = core::mem::take(&mut self.session);
         let outcome = self.kill_in(&mut session).await;
         session.end(&self.origin.client);
@@ -340,9 +369,19 @@ impl<P: Platform> Batches<P> {
         outcome
     }
 
+    /// Drops a request for a batch. One that has ended returns the session.
+    fn abandon_fetch(&mut self) {
+        self.fetch = None;
+        if let Some((session, connection, reply)) = self.fetched.take() {
+            (self.session, self.connection) = (session, connection);
+            // The server may have closed the cursor with this batch.
+            let _: Result<(), Error> = self.take_reply(reply);
+        }
+    }
+
     pub(super) fn kill_in_background(mut self: Box<Self>) {
         let origin = Arc::clone(&self.origin);
-        self.fetch = None;
+        self.abandon_fetch();
         if self.id == 0 {
             return self.session.end(&origin.client);
         }
@@ -355,7 +394,7 @@ impl<P: Platform> Batches<P> {
     pub(super) fn take(&mut self) -> Result<Range<usize>, Error> {
         self.next_by = None;
         let malformed = Error::Cursor("an element of the batch is no document");
-        let rest = self.reply.get(self.rest.clone()).unwrap_or_default();
+        let rest = self.reply.body().get(self.rest.clone()).unwrap_or_default();
         let key_at = 1;
         let key_len = rest.get(key_at..).and_then(|rest| rest.iter().position(|byte| *byte == 0));
         let found = key_len.and_then(|key_len| {

@@ -44,13 +44,33 @@ pub struct CursorOptions {
     /// [`TimeoutMode::CursorLifetime`] needs a timeout, and a cursor that is not tailable. Default
     /// [`TimeoutMode::Iteration`].
     pub timeout_mode: TimeoutMode,
+    /// Whether the next batch is requested before the documents of the last one are returned, so that
+    /// the server prepares it meanwhile. Its reply is read when they are used up. Default `false`.
+    ///
+    /// The cursor holds a connection of the pool from its first document to its end, also while the
+    /// application does not call it: an application that runs other commands meanwhile needs a larger
+    /// pool than one. If it stops before the end, the server has prepared a batch in vain. An error of
+    /// the request is returned after the documents before it. The cursor holds two batches; while
+    /// the buffer of the second one grows, half of a batch more. The duration in the events and spans
+    /// of `getMore` ends when the reply is read.
+    ///
+    /// It has no effect on cursors that are tailable, have a session of the application, are behind a
+    /// load balancer, or have a time limit of each call: with [`TimeoutMode::Iteration`] and a timeout,
+    /// or with [`ClientOptions::socket_timeout`](crate::ClientOptions::socket_timeout).
+    pub read_ahead: bool,
 }
 
 impl CursorOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { batch_size: None, max_await_time: None, comment: None, timeout_mode: TimeoutMode::Iteration }
+        Self {
+            batch_size: None,
+            max_await_time: None,
+            comment: None,
+            timeout_mode: TimeoutMode::Iteration,
+            read_ahead: false,
+        }
     }
 
     /// See [`batch_size`](#structfield.batch_size).
@@ -75,6 +95,12 @@ impl CursorOptions {
     #[must_use]
     pub fn timeout_mode(self, mode: TimeoutMode) -> Self {
         Self { timeout_mode: mode, ..self }
+    }
+
+    /// See [`read_ahead`](#structfield.read_ahead).
+    #[must_use]
+    pub fn read_ahead(self, read_ahead: bool) -> Self {
+        Self { read_ahead, ..self }
     }
 
     /// Whether the cursor waits for new documents.

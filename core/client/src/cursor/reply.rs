@@ -42,7 +42,7 @@ pub(super) struct First<P: Platform> {
     pub(super) server: <Net<P> as Runtime>::ServerHandle,
     pub(super) namespace: String,
     pub(super) id: i64,
-    pub(super) reply: Vec<u8>,
+    pub(super) reply: Reply,
     pub(super) rest: Range<usize>,
     /// The connection of a cursor that can be used on it only.
     pub(super) connection: Option<PinnedConnection<P>>,
@@ -66,7 +66,7 @@ pub(super) async fn begin<P: Platform>(
         }
     };
     if !collection(namespace, database).is_empty() {
-        let (namespace, reply) = (namespace.to_owned(), reply.as_bytes().to_vec());
+        let (namespace, reply) = (namespace.to_owned(), Reply::new(reply.as_bytes().to_vec()));
         let server = guard.server().clone();
         let is_balanced = guard.established().is_some_and(|it| it.server_type == ServerType::LoadBalancer);
         // A transaction has its own connection.
@@ -88,6 +88,47 @@ pub(super) async fn begin<P: Platform>(
     }
     session.keep(client, guard);
     Err(Error::Cursor("the cursor's namespace is not of the command's database"))
+}
+
+/// The memory of a reply.
+#[derive(Default)]
+pub(super) struct Reply {
+    bytes: Vec<u8>,
+    /// The place of the document in the bytes.
+    body: Range<usize>,
+}
+
+impl Reply {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self { body: 0..bytes.len(), bytes }
+    }
+
+    pub(super) fn body(&self) -> &[u8] {
+        self.bytes.get(self.body.clone()).unwrap_or_default()
+    }
+
+    /// Lends the memory to a connection, for its next reply: a batch is as long as the last one as a
+    /// rule, so its buffer need not grow. Returns whether that was done. The connection's own buffer is
+    /// kept here meanwhile.
+    pub(super) fn lend<P: Platform>(&mut self, guard: &mut Guard<'_, Net<P>>) -> bool {
+        self.body = 0..0;
+        guard.lend_buffer(&mut self.bytes)
+    }
+
+    /// Takes the last reply of a connection, without a copy if that is possible.
+    ///
+    /// - `lent`: what [`Reply::lend`] returned. Otherwise the connection keeps its buffer.
+    pub(super) fn take<P: Platform>(&mut self, guard: &mut Guard<'_, Net<P>>, lent: bool) -> Result<(), Error> {
+        if let Some(body) = lent.then(|| guard.take_reply(&mut self.bytes)).flatten() {
+            self.body = body;
+            return Ok(());
+        }
+        let reply = reply_of(guard)?.as_bytes();
+        self.bytes.clear();
+        self.bytes.extend_from_slice(reply);
+        self.body = 0..reply.len();
+        Ok(())
+    }
 }
 
 /// The cursor document of a reply.

@@ -83,7 +83,7 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
                 return Err(error);
             }
         };
-        let bytes = self.batches.as_ref().and_then(|batches| batches.reply.get(document)).unwrap_or_default();
+        let bytes = self.batches.as_ref().and_then(|batches| batches.reply.body().get(document)).unwrap_or_default();
         bson::RawDocument::from_bytes(bytes).map(Some).map_err(|error| Error::Bson(error.to_string()))
     }
 
