@@ -284,7 +284,8 @@ impl<T> Locked<T> for std::sync::Mutex<T> {
 impl Buffer for alloc::vec::Vec<u8> {
     fn resize(&mut self, len: usize) -> Result<(), Full> {
         if len > self.capacity() {
-            self.try_reserve(len - self.len()).map_err(|_| Full)?;
+            // The caller doubles the length of a buffer that grows.
+            self.try_reserve_exact(len - self.len()).map_err(|_| Full)?;
         }
         self.resize(len, 0);
         Ok(())

@@ -264,7 +264,12 @@ impl<P: Platform> Batches<P> {
         let command = self.get_more();
         let origin = Arc::clone(&self.origin);
         let deadline = self.next_deadline();
-        let memory = if self.reads_ahead { &mut self.spare } else { &mut self.reply };
+        let memory = if self.reads_ahead {
+            self.spare.reserve_as(&self.reply);
+            &mut self.spare
+        } else {
+            &mut self.reply
+        };
         let (mut session, mut reply) = (core::mem::take(&mut self.session), core::mem::take(memory));
         let mut connection = self.connection.take();
         Box::pin(async move {

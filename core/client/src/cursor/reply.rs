@@ -103,6 +103,12 @@ impl Reply {
         Self { body: 0..bytes.len(), bytes }
     }
 
+    /// Reserves as much memory as another reply has. A buffer that grows while it receives a batch would
+    /// have up to twice its size.
+    pub(super) fn reserve_as(&mut self, other: &Self) {
+        self.bytes.reserve_exact(other.bytes.len().saturating_sub(self.bytes.len()));
+    }
+
     pub(super) fn body(&self) -> &[u8] {
         self.bytes.get(self.body.clone()).unwrap_or_default()
     }
