@@ -60,7 +60,7 @@ impl Lateness {
         })
     }
 
-    /// Measures in up to [`ROUNDS`] rounds, until both percentiles of a round are small. The limits grow
+    /// Measures in up to ten rounds, until both percentiles of a round are small. The limits grow
     /// with the lateness of the machine.
     ///
     /// - `round`: returns the lateness of what is tested, and that of the machine at the same time.
