@@ -45,6 +45,12 @@
 //! }
 //! ```
 //!
+//! # Targets
+//!
+//! The tests run on emulated Cortex-M3 and Cortex-M4F. The crate also compiles, with all features, for
+//! Cortex-M0+ (`thumbv6m-none-eabi`: RP2040), Cortex-M33 (`thumbv8m.main-none-eabihf`: RP2350) and
+//! RISC-V without atomics (`riscv32imc-unknown-none-elf`: ESP32-C3), where it was not run.
+//!
 //! # Memory
 //!
 //! All memory is in statics; [`Sizes`] determines their size; nothing is allocated. A message
