@@ -25,8 +25,9 @@ impl<P: Platform> Client<P> {
     /// The command is sent unchanged, except that `$db` is added, `$readPreference` where the server
     /// requires it, `maxTimeMS` if the operation has a time limit, and on deployments with sessions
     /// `lsid` and `$clusterTime`, each unless the command has it. If the command has `$db` or
-    /// `$readPreference`, servers refuse it. Of the client's options, only the time limits and the
-    /// options of retries apply: see [`CommandOptions`].
+    /// `$readPreference`, servers refuse it. Of the client's options, only the time limits, the
+    /// options of retries and [`ClientOptions::server_api`](super::ClientOptions#structfield.server_api)
+    /// apply: see [`CommandOptions`].
     ///
     /// The operation may take as long as
     /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows; it is retried

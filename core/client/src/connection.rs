@@ -342,14 +342,25 @@ fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
         code_name: reply.get_str("codeName").ok().map(str::to_owned),
         message: reply.get_str("errmsg").ok().map(str::to_owned),
         labels: labels(&reply),
+        hint: if guard.is_direct() && StateChange::of_code(code) == Some(StateChange::NotWritablePrimary) {
+            Some(DIRECT)
+        } else if code == 20 && reply.get_str("errmsg").is_ok_and(|text| text.starts_with("Transaction numbers")) {
+            Some(NO_NUMBERS)
+        } else {
+            None
+        },
         reply,
-        hint: (guard.is_direct() && StateChange::of_code(code) == Some(StateChange::NotWritablePrimary))
-            .then_some(DIRECT),
     }))
 }
 
 const DIRECT: &str =
     "directConnection=true reached a member that is not the primary; without it, the client finds the primary";
+
+/// The hint for an `IllegalOperation` (code 20) of a deployment without retryable writes.
+///
+/// Source: Retryable Writes, on unsupported storage engines.
+const NO_NUMBERS: &str =
+    "this deployment does not support retryable writes: set retryWrites=false in the connection string";
 
 pub(super) fn to_document(reply: RawDocument<'_>) -> Result<bson::Document, Error> {
     reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string()))

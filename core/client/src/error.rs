@@ -496,4 +496,8 @@ impl poolhouse_driver::AttemptError for Error {
     fn performed_no_writes(&self) -> bool {
         self.has_label("NoWritesPerformed")
     }
+
+    fn is_unsent(&self) -> bool {
+        self.operation().is_some_and(poolhouse_driver::AttemptError::is_unsent)
+    }
 }

@@ -350,6 +350,7 @@ impl<P: Platform> OwnState<P> {
             }
         } else {
             self.transaction.take_pin();
+            self.transaction_span = None;
             if !self.options.snapshot {
                 return Ok(());
             } else if shape.writes {

@@ -5,8 +5,8 @@
 //!
 //! [`TracingOptions::enabled`] turns them on. An operation is one span, from its call to its result,
 //! with server selection, check-out, retries and pauses. Its parent is the current span of the
-//! application. Each command that it sends is one span within it, from the writing of the command to
-//! its reply. Both are entered only while the future of the operation is polled, have the target
+//! application, or that of its transaction. Each command that it sends is one span within it, from the
+//! writing of the command to its reply. Both are entered only while the future of the operation is polled, have the target
 //! [`SPANS`] and the level *info*, and end early if the future is dropped; those of the batch of
 //! a [`Cursor`](crate::Cursor) end with the batch or the cursor.
 //!
@@ -16,15 +16,15 @@
 //! [`with_transaction`](crate::ClientSession::with_transaction) is one such span, with all its
 //! attempts.
 //!
-//! The name of a span is `operation`, `command` or `transaction`. The field `otel.name`, by which a layer for
-//! OpenTelemetry names its span, is the summary of the operation, `find shop.orders`, or the name of
+//! The name of a span is `operation`, `command` or `transaction`. The field `otel.name`, by which a
+//! layer for OpenTelemetry names its span, is the summary of the operation, `find shop.orders`, or the name of
 //! the command, `find`. A field with an unknown value is left out.
 //!
 //! | field | span | value |
 //! |---|---|---|
-//! | `otel.kind` | both | `client` |
+//! | `otel.kind` | all | `client` |
 //! | `otel.status_code` | both | `ERROR` after an error |
-//! | `db.system.name` | both | `mongodb` |
+//! | `db.system.name` | all | `mongodb` |
 //! | `db.namespace` | both | the database |
 //! | `db.collection.name` | both | the collection, of a command that is known to have one, unless the database is `admin` |
 //! | `db.operation.name` | operation | the name of its command: `find`, `getMore`, `commitTransaction` |

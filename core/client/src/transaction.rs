@@ -175,6 +175,13 @@ impl<P: Platform> SessionState<P> {
         if self.in_transaction() { self.labelled(error, false, false, false) } else { error }
     }
 
+    /// Adds the labels to the error of an attempt to end the transaction that has sent nothing.
+    fn unsent(&mut self, error: Error, is_commit: bool) -> Error {
+        let was_sent = is_commit && self.own.as_ref().is_some_and(|own| own.transaction.is_commit_sent());
+        let label = if was_sent { Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT } else { Labels::NONE };
+        self.labelled(error.with_label(label), is_commit, false, false)
+    }
+
     /// - `is_commit`: whether the command was the commit.
     /// - `is_repeated`: whether an earlier commit may have been executed. Then the refusal of this
     ///   one leaves the outcome unknown.
@@ -255,8 +262,8 @@ fn write_concern(
         if let Some(journal) = concern.journal {
             document.boolean("j", journal)?;
         }
-        let default_ms = (is_repeated && !is_limited).then_some(REPEATED_COMMIT_TIMEOUT_MS);
-        let timeout_ms = concern.w_timeout.map_or(default_ms, millis);
+        let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
+        let timeout_ms = if is_limited { None } else { concern.w_timeout.map_or(default_ms, millis) };
         timeout_ms.map_or(Ok(()), |timeout_ms| document.int64("wtimeout", timeout_ms).map(drop))
     };
     body.document("writeConcern", write).map(drop)
@@ -354,7 +361,7 @@ impl<P: Platform> Client<P> {
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
-                Err(error) => return Err(session.labelled(error, is_commit, false, false)),
+                Err(error) => return Err(session.unsent(error, is_commit)),
             };
             guard.set_operation_id(operation_id);
             if self.is_paced(deadline) {
@@ -367,7 +374,7 @@ impl<P: Platform> Client<P> {
                     session.keep(self, guard);
                     // An earlier attempt has the original cause.
                     let error = attempts.take_error().unwrap_or(error.into());
-                    return Err(session.labelled(error, is_commit, false, false));
+                    return Err(session.unsent(error, is_commit));
                 }
             };
             let (command, is_repeated) = session.end_command(is_commit, deadline.is_some(), rest_ms)?;
@@ -447,15 +454,13 @@ impl<P: Platform> ClientSession<P> {
     ///
     /// Source: Transactions, "startTransaction".
     pub fn start_transaction(&mut self, options: TransactionOptions) -> Result<(), Error> {
-        let span = self.client.transaction_span();
-        self.start_transaction_in(span, options)
+        self.begin_transaction(options)?;
+        self.set_transaction_span(self.client.transaction_span());
+        Ok(())
     }
 
-    fn start_transaction_in(
-        &mut self,
-        span: Option<TransactionSpan>,
-        options: TransactionOptions,
-    ) -> Result<(), Error> {
+    /// [`ClientSession::start_transaction`] without a span.
+    fn begin_transaction(&mut self, options: TransactionOptions) -> Result<(), Error> {
         let of_client = self.client.options();
         let read_concern_level = options.read_concern_level.or_else(|| of_client.read_concern_level.clone());
         let write_concern = options.write_concern.unwrap_or_else(|| of_client.write_concern.clone());
@@ -468,7 +473,6 @@ impl<P: Platform> ClientSession<P> {
         }
         own.transaction.start().map_err(misuse)?;
         own.transaction_deadline = None;
-        own.transaction_span = span;
         own.transaction_options = TransactionOptions {
             read_concern_level,
             write_concern: Some(write_concern),
@@ -493,13 +497,13 @@ impl<P: Platform> ClientSession<P> {
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         let limit = own.transaction_deadline;
         if !own.transaction.begin_commit().map_err(misuse)? {
-            self.end_transaction_span();
+            self.set_transaction_span(None);
             return Ok(());
         }
         let deadline = limit.or_else(|| self.client.deadline(self.client.options().timeout));
         let result = self.client.end_transaction(&mut self.state, true, deadline).await;
         if !result.as_ref().is_err_and(|error| error.has_label("UnknownTransactionCommitResult")) {
-            self.end_transaction_span();
+            self.set_transaction_span(None);
         }
         result
     }
@@ -523,13 +527,13 @@ impl<P: Platform> ClientSession<P> {
                 own.transaction.handle_abort_ended();
             }
         }
-        self.end_transaction_span();
+        self.set_transaction_span(None);
         Ok(())
     }
 
-    fn end_transaction_span(&mut self) {
+    fn set_transaction_span(&mut self, span: Option<TransactionSpan>) {
         if let Some(own) = &mut self.state.own {
-            own.transaction_span = None;
+            own.transaction_span = span;
         }
     }
 
@@ -554,7 +558,8 @@ impl<P: Platform> ClientSession<P> {
     /// aborted the transaction on the server, so a commit would fail. If it commits or aborts the
     /// transaction itself, nothing is committed after it.
     ///
-    /// If the returned future is dropped, the transaction stays open: abort it, or drop the session.
+    /// If the returned future is dropped, the transaction may stay open: drop the session, or abort
+    /// the transaction, which is refused if its commit has begun.
     ///
     /// A task that is spawned must be `Send`. The compiler accepts that of an `async move` closure that
     /// owns its captures. If the closure borrows from outside of it, even `&str`, the compiler refuses
@@ -599,13 +604,18 @@ impl<P: Platform> ClientSession<P> {
         let timeout = self.client.options().timeout;
         let limit = begun.saturating_add(timeout.unwrap_or(TRANSACTION_RETRY_TIMEOUT));
         let mut retry = 0;
-        let span = self.client.transaction_span();
+        let mut span = None;
         loop {
-            self.start_transaction_in(span.clone(), options.clone())?;
+            self.begin_transaction(options.clone())?;
+            let span = span.get_or_insert_with(|| self.client.transaction_span());
+            self.set_transaction_span(span.clone());
             let limited = LimitedSession::new(self, timeout.map(|_| limit));
             let session = &mut *limited.session;
             let error = match work(session).await {
-                Ok(value) if !session.in_transaction() => return Ok(value),
+                Ok(value) if !session.in_transaction() => {
+                    session.set_transaction_span(None);
+                    return Ok(value);
+                }
                 Ok(value) => match session.commit_until(limit).await {
                     Ok(()) => return Ok(value),
                     Err(error) => E::from(error),
@@ -619,7 +629,7 @@ impl<P: Platform> ClientSession<P> {
             }
             retry += 1;
             if !is_transient || !self.pause_before(retry, limit).await {
-                self.end_transaction_span();
+                self.set_transaction_span(None);
                 return Err(error);
             }
         }

@@ -126,6 +126,9 @@ pub trait AttemptError: From<OperationError> {
     /// Whether the server states that the attempt has written nothing: the label
     /// `NoWritesPerformed`.
     fn performed_no_writes(&self) -> bool;
+
+    /// Whether the attempt has sent no command: no server was selected, or no connection was available.
+    fn is_unsent(&self) -> bool;
 }
 
 impl AttemptError for OperationError {
@@ -147,6 +150,10 @@ impl AttemptError for OperationError {
 
     fn performed_no_writes(&self) -> bool {
         matches!(self, Self::Command { labels, .. } if labels.contains(Labels::NO_WRITES_PERFORMED))
+    }
+
+    fn is_unsent(&self) -> bool {
+        matches!(self, Self::ServerSelection(_) | Self::CheckOut(_) | Self::Authentication(_))
     }
 }
 
@@ -283,8 +290,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     ///
     /// # Errors
     ///
-    /// The error of the last attempt. If no server is suitable for a retry, the error of the
-    /// previous attempt, which has the original cause.
+    /// The error of the last attempt. If no server is suitable for a retry, or no connection is
+    /// available, the error of the previous attempt, which may have executed the operation.
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
             if self.pause_until.is_some() {
@@ -354,7 +361,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// # Errors
     ///
     /// If there is no other attempt, the same error, or an earlier one if this attempt has written
-    /// nothing (`NoWritesPerformed`).
+    /// nothing (`NoWritesPerformed`) or has sent nothing.
     pub fn failed_and(&mut self, error: E, repeatable: bool) -> Result<(), E> {
         let policy = self.policy;
         let is_overload = error.is_overload();
@@ -387,12 +394,14 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         Ok(())
     }
 
-    /// Returns the earlier error if the attempt with this error has written nothing: an earlier
-    /// attempt may have written.
+    /// Returns the earlier error if the attempt with this error has written or sent nothing: an
+    /// earlier attempt may have written.
     ///
-    /// Source: Retryable Writes, on the label `NoWritesPerformed`.
+    /// Source: Retryable Writes, on the label `NoWritesPerformed`, and "Executing Retryable Write
+    /// Commands", on errors of the driver itself.
     fn cause_of(&mut self, error: E) -> E {
-        let earlier = if error.performed_no_writes() { self.failed.take() } else { None };
+        let has_no_effect = error.performed_no_writes() || error.is_unsent();
+        let earlier = if has_no_effect { self.failed.take() } else { None };
         earlier.unwrap_or(error)
     }
 }

@@ -215,7 +215,7 @@ impl<P> Transaction<P> {
 
     /// Begins a command of the session other than the end of a transaction, and returns its number
     /// and its role: `Starting -> InProgress`. If no transaction is open, it returns `None`:
-    /// `Committed`, `Aborted -> None`, and the pin is dropped.
+    /// `Committed`, `Aborted -> None`, and the pin is dropped. An abort that is owed stays owed.
     ///
     /// - `next_number`: returns the next transaction number of the session.
     ///
@@ -229,7 +229,8 @@ impl<P> Transaction<P> {
             TransactionState::InProgress => self.number.map(|number| (number, TransactionRole::Further)),
             TransactionState::None => None,
             TransactionState::Committed { .. } | TransactionState::Aborted => {
-                *self = Self::new();
+                let owed = self.owes_abort().then_some(self.number).flatten();
+                *self = Self { number: owed, is_aborting: owed.is_some(), ..Self::new() };
                 None
             }
         }
@@ -257,7 +258,8 @@ impl<P> Transaction<P> {
     }
 
     /// Begins to abort: `Starting`, `InProgress -> Aborted`. Returns whether a command must be sent.
-    /// Then the abort is outstanding until [`Transaction::handle_abort_ended`].
+    /// Then the abort is outstanding until [`Transaction::handle_abort_ended`]. An abort that is
+    /// outstanding, because its future was dropped, can be repeated.
     ///
     /// # Errors
     ///
@@ -269,9 +271,9 @@ impl<P> Transaction<P> {
         let is_sent = match self.state {
             TransactionState::None => return Err(TransactionMisuse::NotStarted),
             TransactionState::Committed { .. } => return Err(TransactionMisuse::AbortAfterCommit),
-            TransactionState::Aborted => return Err(TransactionMisuse::AbortAfterAbort),
+            TransactionState::Aborted if !self.is_aborting => return Err(TransactionMisuse::AbortAfterAbort),
             TransactionState::Starting => false,
-            TransactionState::InProgress => true,
+            TransactionState::InProgress | TransactionState::Aborted => true,
         };
         self.state = TransactionState::Aborted;
         self.is_aborting = is_sent;
@@ -399,7 +401,18 @@ impl<P> Transaction<P> {
     /// before it ends.
     #[must_use]
     pub const fn owes_abort(&self) -> bool {
-        self.is_aborting || matches!(self.state, TransactionState::InProgress)
+        let is_open = match self.state {
+            TransactionState::InProgress => true,
+            TransactionState::Committed { is_empty } => !is_empty && !self.is_commit_sent,
+            TransactionState::None | TransactionState::Starting | TransactionState::Aborted => false,
+        };
+        self.is_aborting || is_open
+    }
+
+    /// Whether a commit may have been executed.
+    #[must_use]
+    pub const fn is_commit_sent(&self) -> bool {
+        self.is_commit_sent
     }
 
     /// Returns the transaction number; `None` before the first command.

@@ -214,8 +214,10 @@ fn commit_is_retried_with_a_majority_whatever_the_options_are() {
         known(&unlimited, &set).await;
         let mut written = 0;
         for (client, point, has_timeout, w_timeout) in [
-            (&client, once(&["commitTransaction"]).close(), true, Some(700_i64)),
+            (&unlimited, once(&["commitTransaction"]).close(), true, Some(700_i64)),
             (&unlimited, once(&["commitTransaction"]).error(91), false, Some(10_000)),
+            // The limit of the operation replaces all others.
+            (&client, once(&["commitTransaction"]).close(), true, None),
             (&client, once(&["commitTransaction"]).error(91), false, None),
         ] {
             let mut session = session(client);

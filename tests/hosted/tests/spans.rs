@@ -15,7 +15,7 @@ use core::task::{Context, Waker};
 use core::time::Duration;
 use poolhouse_smol::{
     Client, ClientOptions, ClientSession, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error,
-    TracingOptions, TransactionOptions,
+    TracingOptions, TransactionOptions, W, WriteConcern,
 };
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer};
@@ -338,6 +338,10 @@ fn spans_of_a_batch_end_with_it_or_with_the_cursor() {
     assert!(spans.entered().is_empty());
 }
 
+fn unacknowledged() -> WriteConcern {
+    WriteConcern { w: Some(W::Nodes(0)), ..WriteConcern::default() }
+}
+
 async fn insert(session: &mut ClientSession) -> Result<(), Error> {
     session.run_command("shop", doc! { "insert": "c", "documents": [{}] }).await.map(drop)
 }
@@ -406,6 +410,18 @@ fn span_of_a_transaction_ends_when_its_outcome_is_known() {
         insert(&mut session).await.expect("a reply");
         session.abort_transaction().await.expect("aborted");
         assert!(!is_open());
+        // The application gives up, and uses the session for another command.
+        session.start_transaction(TransactionOptions::new()).expect("none is open");
+        insert(&mut session).await.expect("a reply");
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["commitTransaction"]).error(50));
+        refused(session.commit_transaction().await);
+        assert!(is_open());
+        session.run_command("shop", doc! { "ping": 1 }).await.expect("a ping");
+        assert!(!is_open());
+        // A transaction that is refused has no span.
+        let count = spans.taken().len();
+        refused(session.start_transaction(TransactionOptions::new().write_concern(unacknowledged())));
+        assert_eq!(spans.taken().len(), count);
         // A session that is dropped aborts its transaction on another thread.
         session.start_transaction(TransactionOptions::new()).expect("none is open");
         insert(&mut session).await.expect("a reply");
@@ -416,7 +432,7 @@ fn span_of_a_transaction_ends_when_its_outcome_is_known() {
     let spans = spans.taken();
     let ends = families(&spans);
     let of_end = |name| ends.iter().filter(|(it, _)| *it == name).map(|(_, of)| *of).collect::<Vec<_>>();
-    assert_eq!(of_end("commitTransaction admin"), [Some("transaction"); 2]);
+    assert_eq!(of_end("commitTransaction admin"), [Some("transaction"); 3]);
     assert_eq!(of_end("abortTransaction admin"), [Some("transaction")]);
     assert!(spans.iter().all(|span| span.is_closed), "{spans:#?}");
 }

@@ -6,7 +6,7 @@ use super::reply::{Batch, Reply, collection, is_gone, kill_command};
 use super::{CursorOptions, TimeoutMode};
 use crate::connection;
 use crate::session::SessionState;
-use crate::transaction::PinnedConnection;
+use crate::transaction::{PinnedConnection, millis};
 use crate::{Client, Error, Net, Platform};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -316,8 +316,8 @@ impl<P: Platform> Batches<P> {
             if let Some(count) = options.batch_size {
                 body.int64("batchSize", count.into())?;
             }
-            if let Some(time) = options.max_await_time {
-                body.int64("maxTimeMS", i64::try_from(time.as_millis()).unwrap_or(i64::MAX))?;
+            if let Some(time_ms) = options.max_await_time.and_then(millis) {
+                body.int64("maxTimeMS", time_ms)?;
             }
             comment.map_or(Ok(()), |comment| body.value("comment", comment).map(drop))
         };

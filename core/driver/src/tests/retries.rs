@@ -40,6 +40,10 @@ fn attempt_that_has_written_nothing_hides_no_earlier_error() {
     attempts.failed_and(refused(462, overload), false).expect("a third attempt");
     let last = refused(11_000, Labels::NONE);
     assert_eq!(attempts.failed_and(last.clone(), false), Err(last), "it may have written");
+    // An attempt that has sent nothing. Its error alone would allow the application another attempt.
+    let unsent = OperationError::check_out_of("", CheckOutError::PoolCleared { cause: Some(Cause::Network) });
+    assert!(unsent.is_retryable());
+    assert_eq!(begin(None).failed_and(unsent, true), Err(first.clone()));
     // The pause would end after the deadline, which has passed.
     let mut attempts = begin(Some(Instant::ORIGIN));
     assert_eq!(attempts.failed_and(refused(462, overload), false), Err(first.clone()));

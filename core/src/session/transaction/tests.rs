@@ -97,9 +97,36 @@ fn abort_is_owed_until_its_command_has_ended() {
     assert_eq!((transaction.owes_abort(), transaction.pinned()), (false, None));
     let mut empty = started();
     assert_eq!(empty.begin_abort(), Ok(false));
-    for transaction in [empty, started(), committed(), Subject::new()] {
+    let mut sent = committed();
+    sent.send_commit();
+    for transaction in [empty, started(), sent, Subject::new()] {
         assert!(!transaction.owes_abort(), "{transaction:?}");
     }
+}
+
+#[test]
+fn abort_that_was_dropped_can_be_repeated_and_stays_owed_after_other_commands() {
+    let mut transaction = in_progress();
+    assert_eq!(transaction.begin_abort(), Ok(true));
+    assert_eq!(transaction.begin_abort(), Ok(true), "its future was dropped");
+    assert_eq!(transaction.begin_command(no_number), None);
+    assert!(transaction.owes_abort());
+    assert_eq!(transaction.number(), Some(7), "of the command that aborts it");
+    // A new transaction has a higher number, which ends the old one on the server.
+    transaction.start().expect("none is open");
+    assert_eq!((transaction.owes_abort(), transaction.number()), (false, None));
+}
+
+#[test]
+fn commit_that_was_not_sent_owes_an_abort() {
+    let mut transaction = committed();
+    assert!(transaction.owes_abort() && !transaction.is_commit_sent());
+    let is_repeated = transaction.send_commit();
+    assert!(!transaction.owes_abort() && transaction.is_commit_sent());
+    transaction.handle_commit_refused(is_repeated);
+    assert!(transaction.owes_abort());
+    assert_eq!(transaction.begin_command(no_number), None);
+    assert!(transaction.owes_abort());
 }
 
 #[test]
