@@ -90,22 +90,22 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
 #[test]
 fn falsified_outputs_break_these_invariants() {
     expect![[r#"
-        a connection also fails: P1 52
-        a duration is wrong: M4 42, M5 6, P19 10, P32 5
-        a number of requests is wrong: M4 20, M5 30, M6 1
-        a reason is wrong: M4 52, P19 10
-        a stream id is used twice: M1 33
-        a stream is also acquired: P1 59
-        an action is also polled: M6 45, P20 1, P8 5, nothing 9
+        a connection also fails: P1 57
+        a duration is wrong: M4 42, M5 9, P19 9, P32 3
+        a number of requests is wrong: M4 28, M5 25, M6 2
+        a reason is wrong: M4 48, P19 14
+        a stream id is used twice: M1 34
+        a stream is also acquired: P1 60
+        an action is also polled: M6 45, P20 1, P8 8, nothing 6
         an event has another time: P25 63
-        an event is added: M5 11, M6 38, P18 12, P19 1
-        an event is emitted twice: M2 2, M4 34, M5 15, M6 10, P18 2
-        an event is missing: M2 1, M4 33, M5 15, M6 12, P19 2
-        an event is of another connection: M2 2, M4 10, M6 13, P32 21, P6 11
-        an event is of another stream: M2 37, M3 5
-        events are in another order: M2 6, M5 6, M6 36, P19 11, P6 1
-        the pool is also closed: M6 2, P1 59, P20 1
-        the time of the pool also advances: P1 9, P20 4, P25 34, P32 5, nothing 10
+        an event is added: M5 13, M6 36, P18 13
+        an event is emitted twice: M3 1, M4 34, M5 15, M6 11, P18 2
+        an event is missing: M2 1, M4 26, M5 19, M6 16, P19 1
+        an event is of another connection: M2 1, M4 13, M6 19, P32 18, P6 11
+        an event is of another stream: M2 33, M3 4
+        events are in another order: M3 1, M5 9, M6 39, P19 11, P6 1
+        the pool is also closed: M6 6, P1 53, P20 2, nothing 1
+        the time of the pool also advances: P1 9, P20 5, P25 35, P32 4, nothing 9
     "#]]
     .assert_eq(&verdicts(1_000, 400, crate::fuzz::mux));
 }
