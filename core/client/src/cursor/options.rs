@@ -50,9 +50,8 @@ pub struct CursorOptions {
     /// The cursor holds a connection of the pool from its first document to its end, also while the
     /// application does not call it: an application that runs other commands meanwhile needs a larger
     /// pool than one. If it stops before the end, the server has prepared a batch in vain. An error of
-    /// the request is returned after the documents before it. The cursor holds two batches; while
-    /// the buffer of the second one grows, half of a batch more. The duration in the events and spans
-    /// of `getMore` ends when the reply is read.
+    /// the request is returned after the documents before it. The cursor holds two batches. The
+    /// duration in the events and spans of `getMore` ends when the reply is read.
     ///
     /// It has no effect on cursors that are tailable, have a session of the application, are behind a
     /// load balancer, or have a time limit of each call: with [`TimeoutMode::Iteration`] and a timeout,
