@@ -41,8 +41,8 @@ impl<P: Platform> Client<P> {
     ///
     /// Cost: five allocations for the cursor and its first batch, and two for each further batch, whose
     /// bytes are received into the memory of the last one, and are not copied unless they are
-    /// compressed. A cursor holds one batch, or two with [`CursorOptions::read_ahead`]. Behind a load balancer, a
-    /// cursor of several batches holds its connection until its end.
+    /// compressed. A cursor holds one batch, or two with [`CursorOptions::read_ahead`]. Behind a load
+    /// balancer, a cursor of several batches holds its connection until its end.
     ///
     /// # Errors
     ///

@@ -10,8 +10,8 @@
 //! [`SPANS`] and the level *info*, and end early if the future is dropped; those of the batch of
 //! a [`Cursor`](crate::Cursor) end with the batch or the cursor.
 //!
-//! A transaction is a span, too, from its start until its outcome is known, with the fields
-//! `db.system.name`, `otel.kind` and `otel.name`, which is `transaction`. The spans of its operations,
+//! A transaction is a span, too, from its start until its outcome is known or its session runs another
+//! command, with the fields `db.system.name`, `otel.kind` and `otel.name`, which is `transaction`. The spans of its operations,
 //! of its commit and of its abort are within it. One call of
 //! [`with_transaction`](crate::ClientSession::with_transaction) is one such span, with all its
 //! attempts.

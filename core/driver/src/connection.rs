@@ -510,16 +510,10 @@ impl<R: Runtime> Connection<R> {
     /// Discards the last reply. Bytes after it belong to the next reply.
     #[inline]
     pub(super) fn discard_reply(&mut self) {
-        self.discard_reply_keeping(self.lent);
-    }
-
-    #[inline]
-    fn discard_reply_keeping(&mut self, lent: bool) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
         self.packing.trim(KEEP_BYTES_MAX);
-        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX && !lent {
-            self.lent = false;
+        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX && !self.lent {
             self.input.shrink(READ_BYTES_MIN);
         }
     }
@@ -528,7 +522,8 @@ impl<R: Runtime> Connection<R> {
     /// connection is returned to its pool.
     #[inline]
     pub(super) fn rest(&mut self) {
-        self.discard_reply_keeping(false);
+        self.lent = false;
+        self.discard_reply();
         #[cfg(feature = "alloc")]
         {
             self.operation_id = 0;

@@ -68,7 +68,8 @@ fn contained(kind: Type<'_>, position: usize) -> Result<Type<'_>, BindError> {
     found.map_err(BindError::new)
 }
 
-/// The names and types of the fields of a tuple, whose names are empty, or of a user-defined type.
+/// Returns the name and the type of each field of a user-defined type, or of a tuple: there the names
+/// are empty.
 fn fields(kind: Type<'_>) -> Result<Vec<(&str, Type<'_>)>, BindError> {
     fn read<'a>(reader: &mut Reader<'a>, is_named: bool) -> Result<Vec<(&'a str, Type<'a>)>, crate::CqlError> {
         if is_named {
