@@ -144,22 +144,19 @@ fn operations_end_soon_after_their_limits() {
     let client = client(&server);
     run(async {
         warm(&client, COUNT).await;
-        let round = async || {
-            // The limits are neither in ascending nor in descending order.
-            let limits: Vec<_> = (0..COUNT).map(|n| Duration::from_millis(200 + (n * 37 % COUNT) as u64 * 5)).collect();
-            let begun = Instant::now();
-            let operations: Vec<_> = limits.iter().map(|limit| time_out_after(&client, *limit)).collect();
-            let due: Vec<_> = limits.iter().map(|limit| begun + *limit).collect();
-            let machine = thread::spawn(move || Lateness::of_machine(&due));
-            let mut late = Vec::new();
-            for operation in operations {
-                let (due, ended) = operation.await;
-                late.push(ended.saturating_duration_since(due));
-            }
-            let machine = machine.join().expect("the machine is measured");
-            (Lateness::of(late), machine)
-        };
-        Lateness::assert_small("operations", round).await;
+        // The limits are neither in ascending nor in descending order.
+        let limits: Vec<_> = (0..COUNT).map(|n| Duration::from_millis(200 + (n * 37 % COUNT) as u64 * 5)).collect();
+        let begun = Instant::now();
+        let operations: Vec<_> = limits.iter().map(|limit| time_out_after(&client, *limit)).collect();
+        let due: Vec<_> = limits.iter().map(|limit| begun + *limit).collect();
+        let machine = thread::spawn(move || Lateness::of_machine(&due));
+        let mut late = Vec::new();
+        for operation in operations {
+            let (due, ended) = operation.await;
+            late.push(ended.saturating_duration_since(due));
+        }
+        let machine = machine.join().expect("the machine is measured");
+        Lateness::of(late).assert_small("operations", machine);
     });
 }
 

@@ -1,7 +1,6 @@
 //! Lateness of timers and wake-ups, compared with that of the machine itself.
 
 use core::time::Duration;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
@@ -13,15 +12,6 @@ const P99_MAX: Duration = Duration::from_millis(150);
 
 /// The factor by which the client may be later than the machine.
 const FACTOR: u32 = 4;
-
-/// The number of rounds of which one must be in time.
-///
-/// If more threads are ready than there are cores, each thread waits for its turn, and by chance those
-/// of the client wait for longer than those that measure the machine. On two cores with a load of 15, 4
-/// of 84 rounds were late; with a load of 20 and other cases in the same process, 12 of 27. A client with
-/// late timers is late in every round. If chance makes half of the rounds late, ten late ones are one case
-/// in a thousand.
-const ROUNDS: usize = 10;
 
 /// How late something was, in many measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,38 +32,22 @@ impl Lateness {
         Self { p50: at(50), p99: at(99) }
     }
 
-    /// The lateness of the machine: a thread sleeps until each of these times and then wakes another
-    /// thread, as the timers of a client do.
+    /// The lateness of sleeps of the machine's threads until these times.
     #[must_use]
     pub fn of_machine(due: &[Instant]) -> Self {
         let mut due = due.to_vec();
         due.sort_unstable();
-        let (wake, woken) = mpsc::channel();
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                for due in due {
-                    thread::sleep(due.saturating_duration_since(Instant::now()));
-                    wake.send(due).expect("the other thread waits");
-                }
-            });
-            Self::of(woken.iter().map(|due| Instant::now().saturating_duration_since(due)).collect())
-        })
+        let late = due.into_iter().map(|due| {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            Instant::now().saturating_duration_since(due)
+        });
+        Self::of(late.collect())
     }
 
-    /// Measures in up to ten rounds, until both percentiles of a round are small. The limits grow
-    /// with the lateness of the machine.
-    ///
-    /// - `round`: returns the lateness of what is tested, and that of the machine at the same time.
-    pub async fn assert_small(what: &str, mut round: impl AsyncFnMut() -> (Self, Self)) {
-        let mut rounds = Vec::new();
-        for _ in 0..ROUNDS {
-            let (late, machine) = round().await;
-            println!("lateness of {what}: {late:?}; of the machine: {machine:?}");
-            if late.p50 <= P50_MAX + machine.p50 * FACTOR && late.p99 <= P99_MAX + machine.p99 * FACTOR {
-                return;
-            }
-            rounds.push((late, machine));
-        }
-        panic!("lateness of {what}, and of the machine, in each round: {rounds:?}");
+    /// Checks both percentiles. The limits grow with the lateness of the machine.
+    pub fn assert_small(self, what: &str, machine: Self) {
+        println!("lateness of {what}: {self:?}; of the machine: {machine:?}");
+        let small = self.p50 <= P50_MAX + machine.p50 * FACTOR && self.p99 <= P99_MAX + machine.p99 * FACTOR;
+        assert!(small, "lateness of {what}: {self:?}; of the machine: {machine:?}");
     }
 }

@@ -7,6 +7,7 @@
 use core::fmt;
 use std::env;
 use std::process::{Command, ExitCode};
+use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -15,6 +16,9 @@ mod tests;
 
 /// The variable that nextest sets for the programs that it lists and runs.
 const NEXTEST: &str = "NEXTEST";
+
+/// Locked for writing by a case that runs alone, for reading by each other case.
+static RUNNING: RwLock<()> = RwLock::new(());
 
 /// The result of a case: `()` (a failing case panics) or a `Result`, of which an error is printed.
 pub trait Verdict {
@@ -71,6 +75,8 @@ pub struct Suite {
     skip: Option<String>,
     parts: Vec<Part>,
     cases: Vec<(String, Body)>,
+    /// The cases that run alone.
+    alone: Vec<&'static str>,
 }
 
 impl fmt::Debug for Suite {
@@ -88,7 +94,7 @@ impl fmt::Debug for Suite {
 impl Suite {
     /// Creates an empty suite. Skips are reported under `name`.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), skip: None, parts: Vec::new(), cases: Vec::new() }
+        Self { name: name.into(), skip: None, parts: Vec::new(), cases: Vec::new(), alone: Vec::new() }
     }
 
     /// Skips the whole suite for this reason, if it is `Some`; the first reason is kept.
@@ -123,6 +129,12 @@ impl Suite {
         self
     }
 
+    /// Runs the case with this name while no other case of the program runs: it measures time.
+    pub fn alone(mut self, name: &'static str) -> Self {
+        self.alone.push(name);
+        self
+    }
+
     /// Runs the cases selected by the command line and returns the exit code of the target.
     ///
     /// A skipped suite prints `skipped: <name> suite: <reason>` and reports its cases as ignored;
@@ -152,14 +164,18 @@ impl Suite {
     /// Returns one trial per case and per skipped part; one trial for the suite itself if its cases
     /// could not be found.
     fn into_trials(self, ci: bool) -> Vec<Trial> {
-        let Self { name, skip, parts, mut cases } = self;
+        let Self { name, skip, parts, mut cases, alone } = self;
         if cases.is_empty() && parts.is_empty() {
             let body: Body = Box::new(|| Err("the suite contains no case".to_owned()));
             cases.push((format!("{name}_suite"), body));
         }
         let cases = cases.into_iter().map(|(name, body)| {
-            let skip = skip.clone();
-            Trial::ignorable_test(name, move || verdict(skip, ci, body))
+            let (skip, is_alone) = (skip.clone(), alone.contains(&name.as_str()));
+            Trial::ignorable_test(name, move || {
+                let _alone = is_alone.then(|| RUNNING.write().unwrap_or_else(PoisonError::into_inner));
+                let _beside = (!is_alone).then(|| RUNNING.read().unwrap_or_else(PoisonError::into_inner));
+                verdict(skip, ci, body)
+            })
         });
         let parts = parts.into_iter().map(|part| {
             let nothing: Body = Box::new(|| Ok(()));

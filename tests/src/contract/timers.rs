@@ -38,6 +38,7 @@ pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = case_of_threads(suite, "timers::wake_ups_take_effect_soon", || {
         run_case::<Hosted<P>>(wake_ups_take_effect_soon)
     });
+    let suite = suite.alone("timers::ring_soon_after_their_times").alone("timers::wake_ups_take_effect_soon");
     case_of_threads(suite, "timers::can_move_to_other_threads", || run_case::<Hosted<P>>(can_move_to_other_threads))
 }
 
@@ -152,16 +153,11 @@ async fn many_that_are_far_are_dropped_at_once<P: Platform + Default>(subject: &
     }
 }
 
-/// P19, B1: many timers in one task.
+/// P19, B1: many timers in one task, which are created neither in the order of their times nor in
+/// reverse.
 async fn ring_soon_after_their_times<P: Platform + Default>(subject: &Hosted<P>) {
-    let platform = subject.runtime().platform();
-    Lateness::assert_small("timers", async || lateness_of_timers(platform).await).await;
-}
-
-/// The lateness of timers, which are created neither in the order of their times nor in reverse, and
-/// that of the machine.
-async fn lateness_of_timers(platform: &impl Platform) -> (Lateness, Lateness) {
     const COUNT: u64 = 200;
+    let platform = subject.runtime().platform();
     let (begun, begun_machine) = (platform.now(), std::time::Instant::now());
     let afters: Vec<_> = (0..COUNT).map(|i| Duration::from_millis(50 + i * 37 % COUNT * 2)).collect();
     let due: Vec<_> = afters.iter().map(|after| begun_machine + *after).collect();
@@ -185,16 +181,11 @@ async fn lateness_of_timers(platform: &impl Platform) -> (Lateness, Lateness) {
         }
     }
     let machine = machine.join().expect("the machine is measured");
-    (Lateness::of(late), machine)
+    Lateness::of(late).assert_small("timers", machine);
 }
 
 /// B1: the time from a wake-up by another thread until the task runs.
 async fn wake_ups_take_effect_soon<P: Platform + Default>(_subject: &Hosted<P>) {
-    Lateness::assert_small("wake-ups", lateness_of_wake_ups).await;
-}
-
-/// The lateness of a task and of a thread, which are woken alternately.
-async fn lateness_of_wake_ups() -> (Lateness, Lateness) {
     const COUNT: usize = 200;
     let (task, machine) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
     let woken_at = Arc::new(Mutex::new(std::time::Instant::now()));
@@ -221,7 +212,7 @@ async fn lateness_of_wake_ups() -> (Lateness, Lateness) {
     }
     drop(turn);
     waker.join().expect("no panic");
-    (Lateness::of(of_task), Lateness::of(of_machine))
+    Lateness::of(of_task).assert_small("wake-ups", Lateness::of(of_machine));
 }
 
 /// Timers are polled on one thread, and awaited or dropped on another.

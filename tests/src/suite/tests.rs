@@ -79,3 +79,20 @@ fn suite_of_missing_parts_only_has_passed_nothing() {
     let conclusion = run(suite(), true);
     assert_eq!((conclusion.num_passed, conclusion.num_failed, conclusion.num_ignored), (0, 2, 0));
 }
+
+#[test]
+fn case_that_measures_time_runs_alone() {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let beside = || {
+        COUNT.fetch_add(1, Ordering::SeqCst);
+        std::thread::yield_now();
+        COUNT.fetch_sub(1, Ordering::SeqCst);
+    };
+    let alone = || (0..1_000).for_each(|_| assert_eq!(COUNT.load(Ordering::SeqCst), 0, "another case runs"));
+    let suite = (0..200).fold(Suite::new("suite"), |suite, number| suite.case(format!("beside {number}"), beside));
+    let suite = suite.case("alone", alone).alone("alone");
+    let suite = (200..400).fold(suite, |suite, number| suite.case(format!("beside {number}"), beside));
+    let logfile = Some("/dev/null".to_owned());
+    let arguments = Arguments { quiet: true, test_threads: Some(8), logfile, ..Arguments::default() };
+    assert!(!libtest_mimic::run(&arguments, suite.into_trials(false)).has_failed());
+}
