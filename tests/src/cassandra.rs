@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use std::{env, fs, io, thread};
 
-use crate::mongod::{Scratch, pick_port};
+use crate::mongod::{Scratch, pick_ports};
 
 /// The environment variable that names the folder with the jars.
 pub const CASSANDRA: &str = "CASSANDRA";
@@ -94,7 +94,8 @@ impl Cassandra {
     pub fn start(options: CassandraOptions<'_>) -> Result<Self, String> {
         let jars = available()?;
         let scratch = Scratch::create().map_err(|error| error.to_string())?;
-        let port = pick_port().map_err(|error| error.to_string())?;
+        // For clients, for other nodes, and for nodetool.
+        let port = pick_ports(3).map_err(|error| error.to_string())?;
         let ip = options.join.map_or(Ipv4Addr::LOCALHOST, |(_, ip)| ip);
         let address = SocketAddr::from((ip, port));
         let mut command = Command::new(SCRIPT);

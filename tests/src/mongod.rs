@@ -24,7 +24,7 @@ use crate::tls::unverified;
 
 pub use self::error::MongodError;
 pub use self::replica_set::{MongodReplicaSet, MongodReplicaSetOptions};
-pub use self::scratch::{Scratch, pick_port};
+pub use self::scratch::{Scratch, pick_ports};
 
 mod client;
 mod error;
@@ -151,7 +151,7 @@ impl Mongod {
         let mut tries = PORT_TRIES;
         loop {
             tries -= 1;
-            mongod.port = scratch::pick_port()?;
+            mongod.port = scratch::pick_ports(1)?;
             match mongod.launch() {
                 Err(MongodError::Exited { log, .. }) if tries > 0 && log.contains("Address already in use") => {}
                 Err(error) => return Err(error),

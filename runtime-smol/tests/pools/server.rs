@@ -1,6 +1,6 @@
 //! A server's process, which is killed and started again on the same port.
 
-use poolhouse_tests::mongod::{Scratch, pick_port};
+use poolhouse_tests::mongod::{Scratch, pick_ports};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -17,7 +17,7 @@ impl Server {
     ///
     /// - `command`: the command line for a folder and a port, with the data folder as an argument.
     pub(crate) fn start(command: impl FnOnce(&Scratch, u16) -> Command) -> Self {
-        let (scratch, port) = (Scratch::create().unwrap(), pick_port().unwrap());
+        let (scratch, port) = (Scratch::create().unwrap(), pick_ports(1).unwrap());
         let mut command = command(&scratch, port);
         let (output, errors) = (scratch.output().unwrap(), scratch.output().unwrap());
         command.stdin(Stdio::null()).stdout(output).stderr(errors);

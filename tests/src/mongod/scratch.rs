@@ -103,18 +103,19 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns a free loopback port that this process has not used recently.
-pub fn pick_port() -> Result<u16, MongodError> {
+/// Returns the first of `count` consecutive loopback ports that are free, and that this process has not
+/// picked recently: a server binds its ports some time after they were picked.
+pub fn pick_ports(count: u16) -> Result<u16, MongodError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = process::id().wrapping_mul(37);
     for _ in 0..PORT_COUNT {
-        let offset = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % PORT_COUNT;
-        let Ok(port) = u16::try_from(PORT_FIRST + offset) else { continue };
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return Ok(port);
+        let offset = start.wrapping_add(NEXT.fetch_add(u32::from(count), Ordering::Relaxed)) % PORT_COUNT;
+        let Ok(first) = u16::try_from(PORT_FIRST + offset) else { continue };
+        if (first..first + count).all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()) {
+            return Ok(first);
         }
     }
-    Err(MongodError::io("looking for a free port")(io::ErrorKind::AddrInUse.into()))
+    Err(MongodError::io("looking for free ports")(io::ErrorKind::AddrInUse.into()))
 }
 
 /// Returns the last lines of a file.

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use std::{env, fs, thread};
 
-use super::scratch::{Scratch, pick_port, sweep};
+use super::scratch::{Scratch, pick_ports, sweep};
 use super::{MongodOptions, MongodTls, process};
 
 #[test]
@@ -20,10 +20,13 @@ fn scratch_folder_is_removed_with_its_value() {
 
 #[test]
 fn ports_differ_within_a_process() {
-    let mut ports: Vec<u16> = (0..20).map(|_| pick_port().unwrap()).collect();
+    // None of them is bound meanwhile.
+    let counts = [3, 1, 2].repeat(10);
+    let mut ports: Vec<u16> =
+        counts.iter().flat_map(|count| (pick_ports(*count).unwrap()..).take((*count).into())).collect();
     ports.sort_unstable();
     ports.dedup();
-    assert_eq!(ports.len(), 20);
+    assert_eq!(ports.len(), 60);
 }
 
 #[test]
