@@ -39,10 +39,10 @@ impl<P: Platform> Client<P> {
     ///   each call for a document, or to all of them together: see [`CursorOptions::timeout_mode`].
     /// - `cursor_options`: of the commands for further batches, and `timeout_mode`.
     ///
-    /// Cost: five allocations for the cursor and its first batch, and two for each further batch, whose
-    /// bytes are received into the memory of the last one, and are not copied unless they are
-    /// compressed. A cursor holds one batch, or two with [`CursorOptions::read_ahead`]. Behind a load
-    /// balancer, a cursor of several batches holds its connection until its end.
+    /// Cost: five allocations for the cursor and its first batch, and two for each further batch. A batch
+    /// is received into the memory of the last one; its bytes are copied only if they are compressed. A
+    /// cursor holds one batch, or two with [`CursorOptions::read_ahead`]. Behind a load balancer, a
+    /// cursor of several batches holds its connection until its end.
     ///
     /// # Errors
     ///

@@ -6,19 +6,19 @@
 //! [`TracingOptions::enabled`] turns them on. An operation is one span, from its call to its result,
 //! with server selection, check-out, retries and pauses. Its parent is the current span of the
 //! application, or that of its transaction. Each command that it sends is one span within it, from the
-//! writing of the command to its reply. Both are entered only while the future of the operation is polled, have the target
-//! [`SPANS`] and the level *info*, and end early if the future is dropped; those of the batch of
-//! a [`Cursor`](crate::Cursor) end with the batch or the cursor.
+//! writing of the command to its reply. Both are entered only while the future of the operation is
+//! polled, have the target [`SPANS`] and the level *info*, and end early if the future is dropped;
+//! those of the batch of a [`Cursor`](crate::Cursor) end with the batch or the cursor.
 //!
-//! A transaction is a span, too, from its start until its outcome is known or its session runs another
-//! command, with the fields `db.system.name`, `otel.kind` and `otel.name`, which is `transaction`. The spans of its operations,
-//! of its commit and of its abort are within it. One call of
-//! [`with_transaction`](crate::ClientSession::with_transaction) is one such span, with all its
+//! A transaction is a span, too, with the fields `db.system.name`, `otel.kind` and `otel.name`, which is
+//! `transaction`. It begins with the transaction, and ends when the outcome is known or the session runs
+//! another command. The spans of its operations, of its commit and of its abort are within it. One call
+//! of [`with_transaction`](crate::ClientSession::with_transaction) is one such span, with all its
 //! attempts.
 //!
 //! The name of a span is `operation`, `command` or `transaction`. The field `otel.name`, by which a
-//! layer for OpenTelemetry names its span, is the summary of the operation, `find shop.orders`, or the name of
-//! the command, `find`. A field with an unknown value is left out.
+//! layer for OpenTelemetry names its span, is the summary of the operation, `find shop.orders`, or the
+//! name of the command, `find`. A field with an unknown value is left out.
 //!
 //! | field | span | value |
 //! |---|---|---|
