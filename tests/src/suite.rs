@@ -130,7 +130,13 @@ impl Suite {
     }
 
     /// Runs the case with this name while no other case of the program runs: it measures time.
+    ///
+    /// # Panics
+    ///
+    /// If no case and no skipped part has this name.
     pub fn alone(mut self, name: &'static str) -> Self {
+        let mut names = self.cases.iter().map(|(name, _)| name).chain(self.parts.iter().map(|part| &part.name));
+        assert!(names.any(|known| known == name), "no case is named {name}");
         self.alone.push(name);
         self
     }
