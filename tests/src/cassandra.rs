@@ -7,14 +7,14 @@
 
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 use std::{env, fs, io, thread};
 
 use crate::mongod::{Scratch, pick_ports};
+use crate::process::Process;
 
 /// The environment variable that names the folder with the jars.
 pub const CASSANDRA: &str = "CASSANDRA";
@@ -74,18 +74,6 @@ pub struct Cassandra {
     scratch: Scratch,
 }
 
-/// A child process; killed and reaped when dropped.
-#[derive(Debug)]
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // The errors mean that it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 impl Cassandra {
     /// Starts a node and waits until it accepts clients.
     ///
@@ -100,7 +88,7 @@ impl Cassandra {
         let address = SocketAddr::from((ip, port));
         let mut command = Command::new(SCRIPT);
         command.arg(scratch.data()).arg(ip.to_string()).arg(port.to_string());
-        command.env(CASSANDRA, jars).env("MORE", options.more).stdin(Stdio::null());
+        command.env(CASSANDRA, jars).env("MORE", options.more);
         if options.requires_password {
             command.env("AUTHENTICATOR", "PasswordAuthenticator");
         }
@@ -137,11 +125,8 @@ impl Cassandra {
         let output = self.scratch.path().join("output");
         // Only the log of this start is searched.
         let _ = fs::remove_file(&output);
-        let file = self.scratch.output().map_err(text("opening the log"))?;
-        let errors = file.try_clone().map_err(text("opening the log"))?;
-        let child = self.command.stdout(file).stderr(errors).spawn().map_err(text("starting Cassandra"))?;
-        let process = self.process.insert(Process(child));
-        self.scratch.record_pid(process.0.id()).map_err(text("storing the process id"))?;
+        let process = Process::spawn(&mut self.command, &self.scratch).map_err(text("starting Cassandra"))?;
+        self.process = Some(process);
         // The log has this line shortly before the port is open.
         self.wait_until(|node| node.has_logged(READY) && TcpStream::connect(node.address()).is_ok())
     }
@@ -153,8 +138,7 @@ impl Cassandra {
     fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<(), String> {
         let deadline = Instant::now() + START_TIMEOUT;
         while !is_ready(self) {
-            let process = self.process.as_mut().ok_or("Cassandra is not running")?;
-            let ended = process.0.try_wait().map_err(text("waiting for Cassandra"))?;
+            let ended = self.running()?.exit_status().map_err(text("waiting for Cassandra"))?;
             if ended.is_some() || Instant::now() >= deadline {
                 return Err(format!("Cassandra did not start ({ended:?}): {}", self.scratch.log_tail()));
             }
@@ -168,20 +152,21 @@ impl Cassandra {
         self.process = None;
     }
 
-    /// Stops the process (SIGSTOP): connecting still succeeds, but it sends no bytes.
+    /// Stops the process (SIGSTOP) and waits until it is stopped: connecting still succeeds, but it
+    /// sends no bytes.
     ///
     /// # Errors
-    /// The process is not running.
-    pub fn stop(&self) -> Result<(), String> {
-        self.signal(Signal::STOP)
+    /// The process is not running, or is not stopped within 10 s.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.running()?.stop().map_err(text("stopping Cassandra"))
     }
 
     /// Continues a stopped process (SIGCONT).
     ///
     /// # Errors
     /// The process is not running.
-    pub fn cont(&self) -> Result<(), String> {
-        self.signal(Signal::CONT)
+    pub fn cont(&mut self) -> Result<(), String> {
+        self.running()?.cont().map_err(text("continuing Cassandra"))
     }
 
     /// Shuts the process down (SIGTERM), and waits for its end.
@@ -189,22 +174,13 @@ impl Cassandra {
     /// # Errors
     /// The process is not running, or did not end within a minute; it is killed then.
     pub fn shutdown(&mut self) -> Result<(), String> {
-        self.signal(Signal::TERM)?;
-        let Some(mut process) = self.process.take() else { return Ok(()) };
-        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
-        while process.0.try_wait().map_err(text("waiting for Cassandra"))?.is_none() {
-            if Instant::now() >= deadline {
-                return Err(format!("Cassandra did not end: {}", self.scratch.log_tail()));
-            }
-            thread::sleep(PAUSE);
-        }
+        self.running()?.terminate(SHUTDOWN_TIMEOUT).map_err(text("shutting Cassandra down"))?;
+        self.process = None;
         Ok(())
     }
 
-    /// The id cannot have been reused: the process is reaped only here.
-    fn signal(&self, signal: Signal) -> Result<(), String> {
-        let process = self.process.as_ref().ok_or("Cassandra is not running")?;
-        kill_process(Pid::from_child(&process.0), signal).map_err(|error| format!("signalling Cassandra: {error}"))
+    fn running(&mut self) -> Result<&mut Process, String> {
+        self.process.as_mut().ok_or_else(|| "Cassandra is not running".to_owned())
     }
 }
 

@@ -32,6 +32,7 @@ pub mod mongod;
 pub mod network;
 pub mod oracle;
 pub mod patience;
+mod process;
 pub mod proxy;
 pub mod reply;
 pub mod sdam;

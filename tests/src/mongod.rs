@@ -9,6 +9,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use std::{env, thread};
@@ -19,7 +20,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use self::client::Client;
-use self::process::Server;
+use crate::process::Process;
 use crate::tls::unverified;
 
 pub use self::error::MongodError;
@@ -28,7 +29,6 @@ pub use self::scratch::{Scratch, pick_ports};
 
 mod client;
 mod error;
-mod process;
 mod replica_set;
 mod scratch;
 
@@ -87,6 +87,47 @@ pub struct MongodOptions {
     pub args: Vec<OsString>,
 }
 
+impl MongodOptions {
+    /// Returns the arguments of a server.
+    fn arguments(&self, port: u16, scratch: &Scratch) -> Vec<OsString> {
+        let mut args: Vec<OsString> = Vec::new();
+        let mut option = |name: &str, value: OsString| args.extend([OsString::from(name), value]);
+        option("--bind_ip", "127.0.0.1".into());
+        option("--port", port.to_string().into());
+        option("--dbpath", scratch.data().into());
+        option("--logpath", scratch.log().into());
+        option("--wiredTigerCacheSizeGB", "0.25".into());
+        // With the defaults a fresh data folder takes 300 MB of journal instead of some 8 MB.
+        option("--wiredTigerEngineConfigString", "log=(prealloc=false,file_max=8MB)".into());
+        let fixed = [
+            ("enableTestCommands", "1"),
+            ("diagnosticDataCollectionEnabled", "false"),
+            ("shutdownTimeoutMillisForSignaledShutdown", "100"),
+        ];
+        let own = self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in fixed.into_iter().chain(own) {
+            option("--setParameter", format!("{name}={value}").into());
+        }
+        if let Some(name) = &self.repl_set {
+            option("--replSet", name.into());
+            option("--oplogSize", "16".into());
+        }
+        if let Some(tls) = &self.tls {
+            option("--tlsMode", if tls.required { "requireTLS".into() } else { "preferTLS".into() });
+            option("--tlsCertificateKeyFile", tls.certificate_key_file.clone().into());
+            if let Some(file) = &tls.ca_file {
+                option("--tlsCAFile", file.clone().into());
+            }
+            if tls.allow_without_certificate {
+                args.push("--tlsAllowConnectionsWithoutCertificates".into());
+            }
+        }
+        args.extend(["--logappend", "--nounixsocket", "--quiet"].map(OsString::from));
+        args.extend(self.args.iter().cloned());
+        args
+    }
+}
+
 /// The TLS options of a server.
 #[derive(Clone, Debug)]
 pub struct MongodTls {
@@ -130,7 +171,7 @@ pub enum FailPointMode {
 #[derive(Debug)]
 pub struct Mongod {
     // Fields are dropped in this order: the process ends before its folder is removed.
-    server: Option<Server>,
+    server: Option<Process>,
     client: Mutex<Option<Client>>,
     binary: PathBuf,
     options: MongodOptions,
@@ -181,7 +222,8 @@ impl Mongod {
 
     /// Returns the id of its process; `None` while it is not running.
     pub fn pid(&mut self) -> Option<u32> {
-        self.server.as_mut().and_then(Server::pid_if_running)
+        let server = self.server.as_mut()?;
+        if let Ok(None) = server.exit_status() { Some(server.id()) } else { None }
     }
 
     /// Returns the end of its log, for messages of failing tests.
@@ -198,7 +240,7 @@ impl Mongod {
     pub fn kill9(&mut self) -> Result<(), MongodError> {
         self.forget_client();
         match self.server.take() {
-            Some(mut server) => server.kill(),
+            Some(mut server) => server.kill().map_err(MongodError::io("killing mongod")),
             None => Ok(()),
         }
     }
@@ -207,14 +249,14 @@ impl Mongod {
     /// sends no bytes.
     ///
     /// # Errors
-    /// [`MongodError::NotRunning`], or [`MongodError::Io`] if it is not stopped within 10 s.
+    /// [`MongodError::NotRunning`], or [`MongodError::Io`] if it has ended or is not stopped within 10 s.
     pub fn stop(&mut self) -> Result<(), MongodError> {
-        self.running()?.stop()
+        self.running()?.stop().map_err(MongodError::io("stopping mongod"))
     }
 
     /// Continues a stopped process (SIGCONT).
     pub fn cont(&mut self) -> Result<(), MongodError> {
-        self.running()?.cont()
+        self.running()?.cont().map_err(MongodError::io("continuing mongod"))
     }
 
     /// Starts the server again on the same port and data and waits until it answers; shuts it down
@@ -227,11 +269,11 @@ impl Mongod {
     /// Shuts the process down (SIGTERM) and waits for its end. No-op if it is not running.
     ///
     /// # Errors
-    /// [`MongodError::Timeout`] if it had to be killed after 30 s; also then it has ended.
+    /// [`MongodError::Io`] if it had to be killed after 30 s; also then it has ended.
     pub fn shutdown(&mut self) -> Result<(), MongodError> {
         self.forget_client();
         match self.server.take() {
-            Some(mut server) => server.terminate(SHUTDOWN_TIMEOUT),
+            Some(mut server) => server.terminate(SHUTDOWN_TIMEOUT).map_err(MongodError::io("shutting mongod down")),
             None => Ok(()),
         }
     }
@@ -302,8 +344,10 @@ impl Mongod {
     /// after an error.
     fn launch(&mut self) -> Result<(), MongodError> {
         assert!(self.server.is_none(), "one process at a time");
-        let args = process::arguments(&self.options, self.port, &self.scratch);
-        let mut server = Server::spawn(&self.binary, &args, &self.scratch)?;
+        let mut command = Command::new(&self.binary);
+        command.args(self.options.arguments(self.port, &self.scratch));
+        let doing = format!("starting {}", self.binary.display());
+        let mut server = Process::spawn(&mut command, &self.scratch).map_err(MongodError::io(doing))?;
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let error = match self.first_answer(server.id(), deadline) {
@@ -314,7 +358,7 @@ impl Mongod {
                 }
                 Err(error) => error,
             };
-            if let Some(status) = server.exit_status()? {
+            if let Some(status) = server.exit_status().map_err(MongodError::io("waiting for mongod"))? {
                 return Err(MongodError::Exited { status: status.to_string(), log: self.scratch.log_tail() });
             }
             if Instant::now() >= deadline {
@@ -349,7 +393,7 @@ impl Mongod {
         Client::connect(self.address(), tls, deadline)
     }
 
-    fn running(&mut self) -> Result<&mut Server, MongodError> {
+    fn running(&mut self) -> Result<&mut Process, MongodError> {
         self.server.as_mut().ok_or(MongodError::NotRunning)
     }
 

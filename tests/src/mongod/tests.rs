@@ -5,7 +5,7 @@ use std::time::Instant;
 use std::{env, fs, thread};
 
 use super::scratch::{Scratch, pick_ports, sweep};
-use super::{MongodOptions, MongodTls, process};
+use super::{MongodOptions, MongodTls};
 
 #[test]
 fn scratch_folder_is_removed_with_its_value() {
@@ -43,7 +43,7 @@ fn arguments_follow_the_options() {
         parameters: vec![("logLevel".to_owned(), "1".to_owned())],
         args: vec!["--auth".into()],
     };
-    let args = process::arguments(&options, 20_001, &scratch);
+    let args = options.arguments(20_001, &scratch);
     let line = args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let wanted = [
         "--bind_ip 127.0.0.1 --port 20001 ",
