@@ -4,7 +4,7 @@
 
 use super::options::tag_sets;
 use super::session::SessionState;
-use super::transaction::is_repeatable_write;
+use super::transaction::retryable_write;
 use super::{Client, Error, Net, Platform, connection};
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -229,8 +229,14 @@ impl<P: Platform> Client<P> {
         };
         if let Some(own) = &mut session.own {
             own.check(&shape, read_preference)?;
-            let limit = session.transaction_deadline();
-            deadline = deadline.into_iter().chain(limit).min();
+            if let Some(limit) = session.transaction_deadline() {
+                if options.timeout.is_some() {
+                    return Err(Error::Session(
+                        "a command in with_transaction has no time limit of its own: the timeout of the client limits them all",
+                    ));
+                }
+                deadline = Some(limit);
+            }
         }
         // Of a transaction, only its end may be repeated. Whether a command without a reply was
         // executed remains unknown.
@@ -257,6 +263,7 @@ impl<P: Platform> Client<P> {
             };
             let mut guard = match taken {
                 Ok(guard) => guard,
+                Err(error) if numbered => return Err(session.failed(retryable_write(error, &attempts, None))),
                 Err(error) => return Err(session.failed(error)),
             };
             guard.set_operation_id(operation_id);
@@ -284,13 +291,16 @@ impl<P: Platform> Client<P> {
             let has_reply = shape.has_reply;
             let parts = Parts { database, command, preference: sent.as_ref(), additions, has_reply };
             let outcome = connection::exchange(&mut guard, self, session, &parts, options.write_errors_in_reply).await;
-            let Err(error) = outcome else { return finish(guard, session).await };
+            let Err(mut error) = outcome else { return finish(guard, session).await };
             let is_repeatable = match retry {
                 Retry::None => false,
                 Retry::Read => attempts.is_transient(&error),
                 Retry::Write => {
                     let is_numbered = txn_number.is_some() || (shape.has_session && shape.has_txn_number);
-                    is_numbered && is_repeatable_write(&attempts, &error, &guard)
+                    if is_numbered {
+                        error = retryable_write(error, &attempts, Some(&guard));
+                    }
+                    is_numbered && error.has_label("RetryableWriteError")
                 }
             };
             session.handle_attempt_failed(&guard, &error, &additions);

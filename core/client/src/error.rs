@@ -36,8 +36,8 @@ pub enum Error {
     Setup(SetupError),
     /// The operation failed.
     Operation(OperationError),
-    /// The operation failed, and the client has added a label because of its transaction.
-    Transaction(Box<TransactionError>),
+    /// The operation failed without a reply of a server, and the client has added labels.
+    Labelled(Box<LabelledError>),
     /// The server refused the command.
     Command(Box<CommandError>),
     /// The command succeeded, but writes of it failed or were not acknowledged as required.
@@ -50,11 +50,12 @@ pub enum Error {
     Bson(String),
 }
 
-/// An operation of a transaction failed without a reply of the server.
+/// A retryable write, or an operation of a transaction, failed without a reply of a server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct TransactionError {
-    /// `TransientTransactionError`, or, if the commit failed, `UnknownTransactionCommitResult`.
+pub struct LabelledError {
+    /// `RetryableWriteError`: the client would repeat the operation. `TransientTransactionError`: the
+    /// transaction may be repeated. `UnknownTransactionCommitResult`: the commit may be.
     pub labels: Labels,
     /// The error of the operation.
     pub error: OperationError,
@@ -165,11 +166,11 @@ impl Error {
         }
     }
 
-    /// Returns the error of the operation, in or outside of a transaction.
+    /// Returns the error of the operation, with or without labels.
     pub(super) const fn operation(&self) -> Option<&OperationError> {
         match self {
             Self::Operation(error) => Some(error),
-            Self::Transaction(failure) => Some(&failure.error),
+            Self::Labelled(failure) => Some(&failure.error),
             Self::Setup(_) | Self::Command(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => {
                 None
             }
@@ -182,7 +183,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_retryable(),
-            Self::Transaction(failure) => failure.error.is_retryable(),
+            Self::Labelled(failure) => failure.error.is_retryable(),
             Self::Command(_) => self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
@@ -194,7 +195,7 @@ impl Error {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_transient(),
-            Self::Transaction(failure) => failure.error.is_transient(),
+            Self::Labelled(failure) => failure.error.is_transient(),
             Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Write(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
@@ -210,20 +211,20 @@ impl Error {
             Self::Write(error) => Some(error.code),
             Self::Setup(_)
             | Self::Operation(_)
-            | Self::Transaction(_)
+            | Self::Labelled(_)
             | Self::Session(_)
             | Self::Cursor(_)
             | Self::Bson(_) => None,
         }
     }
 
-    /// Whether the error has this label, which the server or, in a transaction, the client has added.
+    /// Whether the error has this label, which the server or the client has added.
     #[must_use]
     pub fn has_label(&self, label: &str) -> bool {
         let labels = match self {
             Self::Command(error) => &error.labels,
             Self::Write(error) => &error.labels,
-            Self::Transaction(failure) => return failure.labels.names().any(|known| known == label),
+            Self::Labelled(failure) => return failure.labels.names().any(|known| known == label),
             Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
         };
         labels.iter().any(|known| known == label)
@@ -233,10 +234,10 @@ impl Error {
     pub(super) fn with_label(self, label: Labels) -> Self {
         let Some(name) = label.names().next().filter(|name| !self.has_label(name)) else { return self };
         match self {
-            Self::Operation(error) => Self::Transaction(Box::new(TransactionError { labels: label, error })),
-            Self::Transaction(mut error) => {
+            Self::Operation(error) => Self::Labelled(Box::new(LabelledError { labels: label, error })),
+            Self::Labelled(mut error) => {
                 error.labels |= label;
-                Self::Transaction(error)
+                Self::Labelled(error)
             }
             Self::Command(mut error) => {
                 error.labels.push(name.into());
@@ -250,12 +251,12 @@ impl Error {
         }
     }
 
-    /// Whether a write with a transaction number may be repeated after this error of the server.
-    /// Since release 4.4 only the server's label decides. Before, the code does: that of a refused
-    /// command, or that of a write concern error of a server that is no router.
+    /// Whether the server would have labelled this error `RetryableWriteError` if its release were 4.4
+    /// or later: by the code of a refused command, or by that of a write concern error of a server
+    /// that is no router.
     ///
     /// Source: Retryable Writes, "Determining Retryable Errors".
-    pub(super) fn is_retryable_write(&self, max_wire_version: i32, is_router: bool) -> bool {
+    pub(super) fn is_retryable_write_by_code(&self, max_wire_version: i32, is_router: bool) -> bool {
         const WIRE_VERSION_4_4: i32 = 9;
         const READ_CONCERN_NOT_AVAILABLE_YET: i32 = 134;
         let by_code = match self {
@@ -263,14 +264,13 @@ impl Error {
             Self::Write(error) => error.index.is_none() && !is_router,
             Self::Setup(_)
             | Self::Operation(_)
-            | Self::Transaction(_)
+            | Self::Labelled(_)
             | Self::Session(_)
             | Self::Cursor(_)
             | Self::Bson(_) => return false,
         };
         let by_code = by_code && max_wire_version < WIRE_VERSION_4_4;
-        let is_retryable = by_code && self.is_transient() && self.code() != Some(READ_CONCERN_NOT_AVAILABLE_YET);
-        is_retryable || self.has_label("RetryableWriteError")
+        by_code && self.is_transient() && self.code() != Some(READ_CONCERN_NOT_AVAILABLE_YET)
     }
 
     /// Whether an overloaded server refused the command or the connection for it: see
@@ -279,7 +279,7 @@ impl Error {
     pub fn is_overload(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_overload(),
-            Self::Transaction(failure) => failure.error.is_overload(),
+            Self::Labelled(failure) => failure.error.is_overload(),
             Self::Command(_) => self.has_label("SystemOverloadedError") && self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
@@ -318,7 +318,7 @@ impl fmt::Display for Error {
         match self {
             Self::Setup(error) => error.fmt(f),
             Self::Operation(error) => error.fmt(f),
-            Self::Transaction(failure) => failure.fmt(f),
+            Self::Labelled(failure) => failure.fmt(f),
             Self::Command(error) => error.fmt(f),
             Self::Write(error) => error.fmt(f),
             Self::Session(what) => write!(f, "session: {what}"),
@@ -333,7 +333,7 @@ impl core::error::Error for Error {
         match self {
             Self::Setup(error) => error.source(),
             Self::Operation(error) => error.source(),
-            Self::Transaction(failure) => failure.source(),
+            Self::Labelled(failure) => failure.source(),
             Self::Command(error) => error.source(),
             Self::Write(error) => error.source(),
             Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
@@ -395,13 +395,13 @@ impl fmt::Display for CommandError {
 
 impl core::error::Error for CommandError {}
 
-impl fmt::Display for TransactionError {
+impl fmt::Display for LabelledError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl core::error::Error for TransactionError {
+impl core::error::Error for LabelledError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         self.error.source()
     }

@@ -59,7 +59,7 @@ mod transaction;
 pub use connection::Connection;
 pub use cursor::{Cursor, CursorOptions, SessionCursor, TimeoutMode};
 pub use database::Database;
-pub use error::{CommandError, Error, OptionError, SetupError, TransactionError, WriteError};
+pub use error::{CommandError, Error, LabelledError, OptionError, SetupError, WriteError};
 pub use events::Events;
 pub use fork::Socket;
 pub use net::{Net, Stream};

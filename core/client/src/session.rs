@@ -42,7 +42,7 @@ pub(super) struct Sessions {
 pub(super) struct SessionState<P: Platform> {
     /// Taken from the pool for the first command that is sent.
     server: Option<ServerSession>,
-    /// How long a server keeps it.
+    /// How long the servers that have used it keep it.
     timeout: Option<Duration>,
     /// The state of a session that the application holds.
     pub(super) own: Option<Box<OwnState<P>>>,
@@ -152,8 +152,9 @@ impl<P: Platform> SessionState<P> {
         if !is_supported || !shape.takes_session {
             return Ok(additions);
         }
-        let minutes = established.session_timeout_minutes.unwrap_or_default();
-        self.timeout = (!balanced).then(|| Duration::from_secs(60 * u64::from(minutes)));
+        let minutes = established.session_timeout_minutes.filter(|_| !balanced);
+        let timeout = minutes.map(|minutes| Duration::from_secs(60 * u64::from(minutes)));
+        self.timeout = self.timeout.into_iter().chain(timeout).min();
         let now = client.now();
         if self.server.is_none() {
             let idle = lock(&client.inner.sessions.pool).check_out(now, self.timeout);

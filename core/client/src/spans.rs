@@ -314,7 +314,7 @@ const fn type_of(error: &Error) -> &'static str {
     match error {
         Error::Setup(_) => "Error::Setup",
         Error::Operation(_) => "Error::Operation",
-        Error::Transaction(_) => "Error::Transaction",
+        Error::Labelled(_) => "Error::Labelled",
         Error::Command(_) => "Error::Command",
         Error::Write(_) => "Error::Write",
         Error::Session(_) => "Error::Session",

@@ -172,28 +172,32 @@ impl<P: Platform> SessionState<P> {
 
     /// Adds the label of a failed command of the transaction to its error, and records the error.
     pub(super) fn failed(&mut self, error: Error) -> Error {
-        if self.in_transaction() { self.labelled(error, false, false, false) } else { error }
+        if self.in_transaction() { self.labelled(error, false, false) } else { error }
     }
 
     /// Adds the labels to the error of an attempt to end the transaction that has sent nothing.
     fn unsent(&mut self, error: Error, is_commit: bool) -> Error {
         let was_sent = is_commit && self.own.as_ref().is_some_and(|own| own.transaction.is_commit_sent());
         let label = if was_sent { Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT } else { Labels::NONE };
-        self.labelled(error.with_label(label), is_commit, false, false)
+        self.labelled(error.with_label(label), is_commit, false)
     }
 
     /// - `is_commit`: whether the command was the commit.
     /// - `is_repeated`: whether an earlier commit may have been executed. Then the refusal of this
     ///   one leaves the outcome unknown.
-    /// - `is_retryable`: whether it may be repeated after this error.
-    fn labelled(&mut self, error: Error, is_commit: bool, is_repeated: bool, is_retryable: bool) -> Error {
+    fn labelled(&mut self, error: Error, is_commit: bool, is_repeated: bool) -> Error {
         let Some(own) = &mut self.own else { return error };
         let failure = match &error {
-            Error::Operation(error) if is_unanswered(error) => Some(TransactionFailure::NoReply),
-            Error::Command(error) => Some(TransactionFailure::Command { code: error.code, is_retryable }),
+            Error::Operation(_) | Error::Labelled(_) if error.operation().is_some_and(is_unanswered) => {
+                Some(TransactionFailure::NoReply)
+            }
+            Error::Command(refused) => {
+                let is_retryable = error.has_label("RetryableWriteError");
+                Some(TransactionFailure::Command { code: refused.code, is_retryable })
+            }
             Error::Write(error) if error.index.is_none() => Some(TransactionFailure::WriteConcern { code: error.code }),
             Error::Operation(_)
-            | Error::Transaction(_)
+            | Error::Labelled(_)
             | Error::Write(_)
             | Error::Setup(_)
             | Error::Session(_)
@@ -361,7 +365,7 @@ impl<P: Platform> Client<P> {
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
-                Err(error) => return Err(session.unsent(error, is_commit)),
+                Err(error) => return Err(session.unsent(retryable_write(error, &attempts, None), is_commit)),
             };
             guard.set_operation_id(operation_id);
             if self.is_paced(deadline) {
@@ -385,7 +389,7 @@ impl<P: Platform> Client<P> {
                 session.keep(self, guard);
                 return Ok(());
             };
-            let is_repeatable = is_repeatable_write(&attempts, &error, &guard);
+            let error = retryable_write(error, &attempts, Some(&guard));
             if let Some(own) = &mut session.own {
                 if !is_commit {
                     // Another attempt may use another router.
@@ -394,27 +398,34 @@ impl<P: Platform> Client<P> {
                     own.transaction.handle_commit_refused(is_repeated);
                 }
             }
-            let error = session.labelled(error, is_commit, is_repeated, is_repeatable);
+            let error = session.labelled(error, is_commit, is_repeated);
             if !error.has_label("UnknownTransactionCommitResult") && !error.has_label("TransientTransactionError") {
                 session.keep(self, guard);
             }
+            let is_repeatable = error.has_label("RetryableWriteError");
             attempts.failed_and(error, is_repeatable)?;
         }
     }
 }
 
-/// Whether a write that the server recognizes may be repeated after this error.
-pub(super) fn is_repeatable_write<P: Platform>(
+/// Adds the label to the error of a write that the server recognizes, if the write may be repeated
+/// after it and the server has not added it.
+///
+/// - `guard`: the connection, if the command was sent.
+///
+/// Source: Retryable Writes, "Determining Retryable Errors".
+pub(super) fn retryable_write<P: Platform>(
+    error: Error,
     attempts: &Attempts<'_, Net<P>, Error>,
-    error: &Error,
-    guard: &Guard<'_, Net<P>>,
-) -> bool {
-    let established = guard.established();
-    let version = established.map_or(0, |established| established.max_wire_version);
-    let is_router = established.is_some_and(|it| it.server_type == ServerType::Mongos);
+    guard: Option<&Guard<'_, Net<P>>>,
+) -> Error {
+    let is_by_code = guard.and_then(Guard::established).is_some_and(|established| {
+        let is_router = established.server_type == ServerType::Mongos;
+        error.is_retryable_write_by_code(established.max_wire_version, is_router)
+    });
     // An error of the client itself counts if another attempt may succeed.
-    let is_own = error.operation().is_some() && attempts.is_transient(error);
-    is_own || error.is_retryable_write(version, is_router)
+    let is_own = error.operation().is_some() && attempts.is_transient(&error);
+    error.with_label(if is_own || is_by_code { Labels::RETRYABLE_WRITE_ERROR } else { Labels::NONE })
 }
 
 /// A session with a time limit for its transaction as a whole, until this value is dropped.
@@ -552,7 +563,8 @@ impl<P: Platform> ClientSession<P> {
     /// several times**: it must have no side effect outside of the transaction that must not be
     /// repeated. A commit with an unknown outcome is repeated too, after such a pause. Retries end after the client's
     /// [`timeout`](super::ClientOptions#structfield.timeout), which is then a time limit for all
-    /// commands and commits together, or else after 120 s.
+    /// commands and commits together, and the only one: a command with a limit of its own is refused.
+    /// Without it, retries end after 120 s.
     ///
     /// `work` must return the errors of its commands, or errors of its own: a failed command may have
     /// aborted the transaction on the server, so a commit would fail. If it commits or aborts the

@@ -44,8 +44,26 @@ fn session_is_discarded_one_minute_before_its_timeout() {
     assert_eq!(first_byte(pool.check_out(almost, TIMEOUT)), Some(1));
     pool.check_in(at(29), session(at(0), 1), TIMEOUT);
     assert!(pool.is_empty(), "it expires while it is used");
+}
+
+#[test]
+fn sessions_behind_a_load_balancer_do_not_expire() {
+    let mut pool = SessionPool::new();
     pool.check_in(at(500), session(at(0), 1), None);
-    assert_eq!(first_byte(pool.check_out(at(999), None)), Some(1), "behind a load balancer nothing expires");
+    assert_eq!(first_byte(pool.check_out(at(999), None)), Some(1));
+}
+
+/// One server of the deployment keeps sessions for ten minutes, the others for thirty.
+#[test]
+fn least_timeout_of_the_servers_applies() {
+    let short = Some(Duration::from_secs(10 * 60));
+    let mut pool = SessionPool::new();
+    pool.check_in(at(0), session(at(0), 1), short);
+    assert_eq!(first_byte(pool.check_out(at(20), TIMEOUT)), None, "the first server has ended it");
+    pool.check_in(at(20), session(at(10), 2), TIMEOUT);
+    assert!(pool.is_empty());
+    pool.check_in(at(20), session(at(20), 3), TIMEOUT);
+    assert_eq!(first_byte(pool.check_out(at(28), None)), Some(3));
 }
 
 #[test]

@@ -380,7 +380,7 @@ fn commands_that_get_no_reply_have_the_label_of_a_transient_error() {
             primary.set_fail_point(once(&[name]).close());
             let idempotent = CommandOptions::new().idempotent(true);
             let error = refused(session.run_command_with("db", command.clone(), idempotent).await);
-            assert!(matches!(error, Error::Transaction(_)) && error.has_label(TRANSIENT), "{error:?}");
+            assert!(matches!(error, Error::Labelled(_)) && error.has_label(TRANSIENT), "{error:?}");
             assert_eq!(sent(&primary, name).len() - before, 1, "{command}");
             known(&client, &set).await;
             session.abort_transaction().await.expect("it is open");
@@ -622,7 +622,25 @@ fn with_transaction_ends_at_the_time_limit_of_the_client() {
     });
 }
 
-/// The time limit of the call, which is shorter than that of the command.
+/// Nothing is sent. Without a time limit of the client, a command may have one of its own.
+#[test]
+fn command_in_with_transaction_has_no_time_limit_of_its_own() {
+    run(async {
+        let own = CommandOptions::new().timeout(PATIENCE);
+        let mut with_own =
+            async |session: &mut ClientSession| session.run_command_with("db", one(), own).await.map(drop);
+        let (_set, primary, client) = set_with(|options| options.timeout = Some(PATIENCE)).await;
+        let error = refused(session(&client).with_transaction(TransactionOptions::new(), &mut with_own).await);
+        assert!(matches!(&error, Error::Session(what) if what.contains("time limit")), "{error:?}");
+        assert_eq!(primary.count_of("insert"), 0);
+        client.close().await;
+        let (_set, _primary, client) = set_with(|options| options.timeout = None).await;
+        session(&client).with_transaction(TransactionOptions::new(), with_own).await.expect("it commits");
+        assert_eq!(count(&client).await, 1);
+        client.close().await;
+    });
+}
+
 #[test]
 fn nested_with_transaction_leaves_the_time_limit_of_the_outer_one() {
     run(async {
@@ -632,8 +650,7 @@ fn nested_with_transaction_leaves_the_time_limit_of_the_outer_one() {
         let work = async |session: &mut ClientSession| {
             let nested = session.with_transaction(TransactionOptions::new(), insert).await;
             assert!(matches!(refused(nested), Error::Session(_)));
-            let longer = CommandOptions::new().timeout(PATIENCE);
-            session.run_command_with("db", one(), longer).await.map(drop)
+            insert(session).await
         };
         let error = refused(session(&client).with_transaction(TransactionOptions::new(), work).await);
         assert!(error.is_timeout(), "{error:?}");
@@ -649,10 +666,9 @@ fn cursor_has_the_time_limit_of_with_transaction() {
         filled(&client).await;
         primary.set_fail_point(once(&["getMore"]).block(Duration::from_secs(5)));
         let work = async |session: &mut ClientSession| {
-            let options = CommandOptions::new().timeout(PATIENCE);
             let find = doc! { "find": "c", "batchSize": 3 };
-            let mut cursor: SessionCursor<'_> =
-                session.run_cursor_command("db", find, options, CursorOptions::new()).await?;
+            let (options, of_cursor) = (CommandOptions::new(), CursorOptions::new());
+            let mut cursor: SessionCursor<'_> = session.run_cursor_command("db", find, options, of_cursor).await?;
             while cursor.try_next().await?.is_some() {}
             panic!("the request for a batch ended after the limit");
         };

@@ -235,22 +235,24 @@ fn first_write_error_is_described_and_the_others_are_in_the_reply() {
 }
 
 #[test]
-fn numbered_writes_are_repeated_by_label_or_on_old_servers_by_code() {
+fn errors_of_old_servers_are_retryable_by_code() {
     let write = |reply| Error::Write(Box::new(write_error(reply)));
     let statement =
         |code: i32, label: &str| write(bson::doc! { "writeErrors": [{ "code": code }], "errorLabels": [label] });
     let concern = |code: i32| write(bson::doc! { "writeConcernError": { "code": code } });
     let both = write(bson::doc! { "writeErrors": [{ "code": 11_000 }], "writeConcernError": { "code": 189 } });
     for version in [8, 9, 17] {
-        assert!(statement(11_000, "RetryableWriteError").is_retryable_write(version, false));
-        assert!(!statement(189, "Other").is_retryable_write(version, false), "the code of a statement does not count");
-        assert!(!both.is_retryable_write(version, false), "the statement failed");
-        assert!(!concern(134).is_retryable_write(version, false), "it concerns reads");
-        assert!(!concern(189).is_retryable_write(version, true), "of a router");
+        assert!(
+            !statement(189, "Other").is_retryable_write_by_code(version, false),
+            "the code of a statement does not count"
+        );
+        assert!(!both.is_retryable_write_by_code(version, false), "the statement failed");
+        assert!(!concern(134).is_retryable_write_by_code(version, false), "it concerns reads");
+        assert!(!concern(189).is_retryable_write_by_code(version, true), "of a router");
         let is_old = version < 9;
-        assert_eq!(concern(189).is_retryable_write(version, false), is_old, "servers since 4.4 label it");
-        assert_eq!(refused(10_107).is_retryable_write(version, true), is_old, "servers since 4.4 label it");
-        assert!(!Error::Bson(String::new()).is_retryable_write(version, false));
+        assert_eq!(concern(189).is_retryable_write_by_code(version, false), is_old, "servers since 4.4 label it");
+        assert_eq!(refused(10_107).is_retryable_write_by_code(version, true), is_old, "servers since 4.4 label it");
+        assert!(!Error::Bson(String::new()).is_retryable_write_by_code(version, false));
     }
     let error = statement(11_000, "RetryableWriteError");
     assert_eq!(
@@ -274,11 +276,11 @@ fn only_a_refused_command_is_an_overload() {
 }
 
 #[test]
-fn label_of_a_transaction_is_added_once_and_changes_nothing_else() {
+fn label_is_added_once_and_changes_nothing_else() {
     let transient = Labels::TRANSIENT_TRANSACTION_ERROR;
     let name = "TransientTransactionError";
     let error = Error::from(OperationError::Timeout).with_label(transient);
-    assert!(matches!(&error, Error::Transaction(_)) && error.has_label(name) && error.is_timeout());
+    assert!(matches!(&error, Error::Labelled(_)) && error.has_label(name) && error.is_timeout());
     assert_eq!(error.to_string(), OperationError::Timeout.to_string());
     let Error::Command(twice) = refused(112).with_label(transient).with_label(transient) else { panic!("a command") };
     assert_eq!(twice.labels, [name]);
