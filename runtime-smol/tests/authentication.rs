@@ -69,7 +69,9 @@ fn seen(server: &FakeServer) -> Vec<String> {
 }
 
 fn failure(error: &Error) -> LoginFailure {
-    let Error::Operation(OperationError::Authentication(failure)) = error else { panic!("no login failed: {error:?}") };
+    let Error::Operation(OperationError::Authentication(failure), _) = error else {
+        panic!("no login failed: {error:?}")
+    };
     (**failure).clone()
 }
 

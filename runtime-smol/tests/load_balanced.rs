@@ -185,7 +185,7 @@ fn network_error_clears_the_service_of_its_connection_only() {
         pool_events(&mut events);
         balancer.backend(0).kill().expect("it dies");
         let error = refused(ping(&mut failing).await);
-        assert!(matches!(error, Error::Operation(OperationError::Exchange(_))), "{error:?}");
+        assert!(matches!(error, Error::Operation(OperationError::Exchange(_), _)), "{error:?}");
         let seen = pool_events(&mut events);
         assert_eq!(cleared(&seen), [Some(service(&balancer, 0))]);
         let PoolSnapshot { state, generation, .. } = pool(&client);

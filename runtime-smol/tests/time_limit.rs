@@ -55,7 +55,7 @@ async fn check_out(client: &Client, limit: Duration) -> Connection<'_> {
 async fn ping(guard: &mut Connection<'_>) -> (Option<OperationError>, Instant) {
     let error = guard.run_command("admin", bson::doc! { "ping": 1 }).await.err();
     let error = error.map(|error| {
-        let Error::Operation(error) = error else { panic!("another error: {error}") };
+        let Error::Operation(error, _) = error else { panic!("another error: {error}") };
         error
     });
     (error, Instant::now())

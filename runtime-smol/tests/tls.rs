@@ -123,7 +123,7 @@ async fn refusal(mut options: ClientOptions) -> (String, Cause) {
         }
     };
     let error = ping(&client).await.expect_err("no server is to be trusted");
-    let Error::Operation(OperationError::ServerSelection(_)) = &error else { panic!("{error:?}") };
+    let Error::Operation(OperationError::ServerSelection(_), _) = &error else { panic!("{error:?}") };
     client.close().await;
     (error.to_string(), cause)
 }

@@ -174,9 +174,9 @@ impl Cassandra {
     /// # Errors
     /// The process is not running, or did not end within a minute; it is killed then.
     pub fn shutdown(&mut self) -> Result<(), String> {
-        self.running()?.terminate(SHUTDOWN_TIMEOUT).map_err(text("shutting Cassandra down"))?;
+        let ended = self.running()?.terminate(SHUTDOWN_TIMEOUT);
         self.process = None;
-        Ok(())
+        ended.map_err(|error| format!("shutting Cassandra down: {error}: {}", self.scratch.log_tail()))
     }
 
     fn running(&mut self) -> Result<&mut Process, String> {

@@ -56,8 +56,8 @@ impl Process {
             return Ok(());
         }
         self.signal(Signal::TERM)?;
-        // A stopped process would not handle the signal.
-        self.signal(Signal::CONT)?;
+        // A stopped process would not handle the signal. The error means that it has ended.
+        let _ = self.signal(Signal::CONT);
         let deadline = Instant::now() + limit;
         while self.exit_status()?.is_none() {
             if Instant::now() >= deadline {

@@ -13,7 +13,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
-use poolhouse_driver::{CommandOptions, EventKinds, Guard, Publish as _, RetryPolicy, SelectionRequest};
+use poolhouse_driver::{
+    AttemptError as _, Attempts, CommandOptions, EventKinds, Guard, Publish as _, RetryPolicy, SelectionRequest,
+};
 use poolhouse_wire::bson::RawDocument;
 use poolhouse_wire::command::{CommandShape, Retry};
 use serde::de::DeserializeOwned;
@@ -67,7 +69,8 @@ impl<P: Platform> Client<P> {
     /// [`Error::Command`] if the server refuses the command; [`Error::Write`] if writes of it failed
     /// or were not acknowledged as its write concern requires, unless
     /// [`CommandOptions::write_errors_in_reply`] returns such a reply; [`Error::Operation`] if no
-    /// server can be selected, no connection is available, or no reply is received;
+    /// server can be selected, no connection is available, or no reply is received, with the label
+    /// `RetryableWriteError` if a write failed in a way after which it is retried;
     /// [`Error::Bson`] if a document cannot be encoded or is empty; [`Error::Session`] if the command
     /// needs an `lsid` and has none, or is a write with `w: 0` and has one. Nothing is sent then.
     ///
@@ -254,6 +257,14 @@ impl<P: Platform> Client<P> {
         let mut attempts = attempts.named(shape.name, operation_id, kinds);
         let is_write = shape.retry == Retry::Write && !shape.has_session && !in_transaction;
         let numbered = is_write && self.options().retry_writes && options.retry;
+        let has_own_number = retry == Retry::Write && shape.has_session && shape.has_txn_number;
+        let is_labelled = numbered || has_own_number && policy.enabled;
+        // After an error, the label depends on the server, which may not accept numbers, only if the
+        // command was sent to it.
+        let failed = |session: &mut SessionState<P>, attempts: &Attempts<'_, Net<P>, Error>, error: Error| {
+            let is_labelled = is_labelled && error.is_unsent();
+            session.failed(if is_labelled { retryable_write(error, attempts, None) } else { error })
+        };
         let mut txn_number = None;
         loop {
             let taken = if session.own.is_some() {
@@ -263,8 +274,7 @@ impl<P: Platform> Client<P> {
             };
             let mut guard = match taken {
                 Ok(guard) => guard,
-                Err(error) if numbered => return Err(session.failed(retryable_write(error, &attempts, None))),
-                Err(error) => return Err(session.failed(error)),
+                Err(error) => return Err(failed(session, &attempts, error)),
             };
             guard.set_operation_id(operation_id);
             // Servers accept no other mode than `primary` in a transaction.
@@ -278,35 +288,33 @@ impl<P: Platform> Client<P> {
                 Err(error) => {
                     session.keep(self, guard);
                     // An earlier attempt has the original cause.
-                    return Err(session.failed(attempts.take_error().unwrap_or(error)));
+                    let error = attempts.take_error().unwrap_or(error);
+                    return Err(failed(session, &attempts, error));
                 }
             };
             if txn_number.is_some() && additions.txn_number.is_none() {
                 // This server would execute the write again.
                 if let Some(error) = attempts.take_error() {
-                    return Err(error);
+                    return Err(failed(session, &attempts, error));
                 }
             }
             txn_number = additions.txn_number;
             let has_reply = shape.has_reply;
             let parts = Parts { database, command, preference: sent.as_ref(), additions, has_reply };
             let outcome = connection::exchange(&mut guard, self, session, &parts, options.write_errors_in_reply).await;
-            let Err(mut error) = outcome else { return finish(guard, session).await };
+            let Err(error) = outcome else { return finish(guard, session).await };
+            let is_recognized = txn_number.is_some() || has_own_number;
+            let error =
+                if is_labelled && is_recognized { retryable_write(error, &attempts, Some(&guard)) } else { error };
             let is_repeatable = match retry {
                 Retry::None => false,
                 Retry::Read => attempts.is_transient(&error),
-                Retry::Write => {
-                    let is_numbered = txn_number.is_some() || (shape.has_session && shape.has_txn_number);
-                    if is_numbered {
-                        error = retryable_write(error, &attempts, Some(&guard));
-                    }
-                    is_numbered && error.has_label("RetryableWriteError")
-                }
+                Retry::Write => is_recognized && error.has_label("RetryableWriteError"),
             };
             session.handle_attempt_failed(&guard, &error, &additions);
             session.keep(self, guard);
             if let Err(error) = attempts.failed_and(error, is_repeatable) {
-                return Err(session.failed(error));
+                return Err(failed(session, &attempts, error));
             }
         }
     }

@@ -288,7 +288,7 @@ pub(super) async fn exchange<P: Platform>(
             }
             Ok(()) => Err(Error::Write(Box::new(WriteError::new(guard.server().address(), document_of(guard))))),
             Err(OperationError::Command { code, .. }) => Err(refusal(guard, code)),
-            Err(error) => Err(Error::Operation(error)),
+            Err(error) => Err(Error::from(error)),
         };
         if let Some(span) = &span {
             span.record(result.as_ref().err(), guard.reply());

@@ -34,10 +34,10 @@ use poolhouse_wire::{AuthError, Labels};
 pub enum Error {
     /// A client, session or change of options was refused; nothing was started or changed.
     Setup(SetupError),
-    /// The operation failed.
-    Operation(OperationError),
-    /// The operation failed without a reply of a server, and the client has added labels.
-    Labelled(Box<LabelledError>),
+    /// The operation failed without a reply of a server. The labels are those that the client has
+    /// added: `RetryableWriteError` after a network error of a retryable write; and in transactions
+    /// `TransientTransactionError`, or `UnknownTransactionCommitResult` if the commit failed.
+    Operation(OperationError, Labels),
     /// The server refused the command.
     Command(Box<CommandError>),
     /// The command succeeded, but writes of it failed or were not acknowledged as required.
@@ -48,17 +48,6 @@ pub enum Error {
     Cursor(&'static str),
     /// A document cannot be encoded, or the bson crate cannot decode a reply.
     Bson(String),
-}
-
-/// A retryable write, or an operation of a transaction, failed without a reply of a server.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct LabelledError {
-    /// `RetryableWriteError`: the client would repeat the operation. `TransientTransactionError`: the
-    /// transaction may be repeated. `UnknownTransactionCommitResult`: the commit may be.
-    pub labels: Labels,
-    /// The error of the operation.
-    pub error: OperationError,
 }
 
 /// An error that prevented creating a client or session, or changing its options.
@@ -166,11 +155,10 @@ impl Error {
         }
     }
 
-    /// Returns the error of the operation, with or without labels.
+    /// Returns the error of an operation without a reply.
     pub(super) const fn operation(&self) -> Option<&OperationError> {
         match self {
-            Self::Operation(error) => Some(error),
-            Self::Labelled(failure) => Some(&failure.error),
+            Self::Operation(error, _) => Some(error),
             Self::Setup(_) | Self::Command(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => {
                 None
             }
@@ -182,8 +170,7 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Operation(error) => error.is_retryable(),
-            Self::Labelled(failure) => failure.error.is_retryable(),
+            Self::Operation(error, _) => error.is_retryable(),
             Self::Command(_) => self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
@@ -194,8 +181,7 @@ impl Error {
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
-            Self::Operation(error) => error.is_transient(),
-            Self::Labelled(failure) => failure.error.is_transient(),
+            Self::Operation(error, _) => error.is_transient(),
             Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Write(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
@@ -209,12 +195,7 @@ impl Error {
         match self {
             Self::Command(error) => Some(error.code),
             Self::Write(error) => Some(error.code),
-            Self::Setup(_)
-            | Self::Operation(_)
-            | Self::Labelled(_)
-            | Self::Session(_)
-            | Self::Cursor(_)
-            | Self::Bson(_) => None,
+            Self::Setup(_) | Self::Operation(..) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
         }
     }
 
@@ -224,8 +205,8 @@ impl Error {
         let labels = match self {
             Self::Command(error) => &error.labels,
             Self::Write(error) => &error.labels,
-            Self::Labelled(failure) => return failure.labels.names().any(|known| known == label),
-            Self::Setup(_) | Self::Operation(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
+            Self::Operation(_, labels) => return labels.names().any(|known| known == label),
+            Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
         };
         labels.iter().any(|known| known == label)
     }
@@ -234,11 +215,7 @@ impl Error {
     pub(super) fn with_label(self, label: Labels) -> Self {
         let Some(name) = label.names().next().filter(|name| !self.has_label(name)) else { return self };
         match self {
-            Self::Operation(error) => Self::Labelled(Box::new(LabelledError { labels: label, error })),
-            Self::Labelled(mut error) => {
-                error.labels |= label;
-                Self::Labelled(error)
-            }
+            Self::Operation(error, labels) => Self::Operation(error, labels | label),
             Self::Command(mut error) => {
                 error.labels.push(name.into());
                 Self::Command(error)
@@ -262,12 +239,7 @@ impl Error {
         let by_code = match self {
             Self::Command(_) => true,
             Self::Write(error) => error.index.is_none() && !is_router,
-            Self::Setup(_)
-            | Self::Operation(_)
-            | Self::Labelled(_)
-            | Self::Session(_)
-            | Self::Cursor(_)
-            | Self::Bson(_) => return false,
+            Self::Setup(_) | Self::Operation(..) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
         };
         let by_code = by_code && max_wire_version < WIRE_VERSION_4_4;
         by_code && self.is_transient() && self.code() != Some(READ_CONCERN_NOT_AVAILABLE_YET)
@@ -278,8 +250,7 @@ impl Error {
     #[must_use]
     pub fn is_overload(&self) -> bool {
         match self {
-            Self::Operation(error) => error.is_overload(),
-            Self::Labelled(failure) => failure.error.is_overload(),
+            Self::Operation(error, _) => error.is_overload(),
             Self::Command(_) => self.has_label("SystemOverloadedError") && self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
@@ -317,8 +288,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Setup(error) => error.fmt(f),
-            Self::Operation(error) => error.fmt(f),
-            Self::Labelled(failure) => failure.fmt(f),
+            Self::Operation(error, _) => error.fmt(f),
             Self::Command(error) => error.fmt(f),
             Self::Write(error) => error.fmt(f),
             Self::Session(what) => write!(f, "session: {what}"),
@@ -332,8 +302,7 @@ impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Setup(error) => error.source(),
-            Self::Operation(error) => error.source(),
-            Self::Labelled(failure) => failure.source(),
+            Self::Operation(error, _) => error.source(),
             Self::Command(error) => error.source(),
             Self::Write(error) => error.source(),
             Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
@@ -395,21 +364,9 @@ impl fmt::Display for CommandError {
 
 impl core::error::Error for CommandError {}
 
-impl fmt::Display for LabelledError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl core::error::Error for LabelledError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        self.error.source()
-    }
-}
-
 impl From<OperationError> for Error {
     fn from(error: OperationError) -> Self {
-        Self::Operation(error)
+        Self::Operation(error, Labels::NONE)
     }
 }
 

@@ -59,7 +59,7 @@ mod transaction;
 pub use connection::Connection;
 pub use cursor::{Cursor, CursorOptions, SessionCursor, TimeoutMode};
 pub use database::Database;
-pub use error::{CommandError, Error, LabelledError, OptionError, SetupError, WriteError};
+pub use error::{CommandError, Error, OptionError, SetupError, WriteError};
 pub use events::Events;
 pub use fork::Socket;
 pub use net::{Net, Stream};
@@ -374,7 +374,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::Operation`] in the child of a fork.
     pub fn set_pool_options(&self, options: PoolOptions) -> Result<(), Error> {
         if self.is_forked() {
-            return Err(Error::Operation(OperationError::Forked));
+            return Err(Error::from(OperationError::Forked));
         }
         self.inner.core.reconfigure_pools(options.validate()?);
         Ok(())

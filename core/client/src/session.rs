@@ -595,8 +595,9 @@ impl<P: Platform> ClientSession<P> {
     /// As [`Client::run_command`]; [`Error::Session`] if the command has its own `lsid`, `txnNumber`
     /// or `autocommit`, takes no session (hello, authentication, and commands with the write concern
     /// `w: 0`), or if the deployment supports no sessions; in a transaction also if it has
-    /// a read or write concern, or another read preference than `primary`, or if the server is a
-    /// standalone one; in a snapshot session, if the command writes, a read has its own read
+    /// a read or write concern, another read preference than `primary`, or in
+    /// [`with_transaction`](Self::with_transaction) a time limit beside that of the client, or if the
+    /// server is a standalone one; in a snapshot session, if the command writes, a read has its own read
     /// concern, or the server is older than 5.0. Nothing is sent then.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await

@@ -313,8 +313,7 @@ fn record_error(span: &Span, error: &Error, is_sensitive: bool) {
 const fn type_of(error: &Error) -> &'static str {
     match error {
         Error::Setup(_) => "Error::Setup",
-        Error::Operation(_) => "Error::Operation",
-        Error::Labelled(_) => "Error::Labelled",
+        Error::Operation(..) => "Error::Operation",
         Error::Command(_) => "Error::Command",
         Error::Write(_) => "Error::Write",
         Error::Session(_) => "Error::Session",

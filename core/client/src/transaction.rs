@@ -188,16 +188,13 @@ impl<P: Platform> SessionState<P> {
     fn labelled(&mut self, error: Error, is_commit: bool, is_repeated: bool) -> Error {
         let Some(own) = &mut self.own else { return error };
         let failure = match &error {
-            Error::Operation(_) | Error::Labelled(_) if error.operation().is_some_and(is_unanswered) => {
-                Some(TransactionFailure::NoReply)
-            }
+            Error::Operation(error, _) if is_unanswered(error) => Some(TransactionFailure::NoReply),
             Error::Command(refused) => {
                 let is_retryable = error.has_label("RetryableWriteError");
                 Some(TransactionFailure::Command { code: refused.code, is_retryable })
             }
             Error::Write(error) if error.index.is_none() => Some(TransactionFailure::WriteConcern { code: error.code }),
-            Error::Operation(_)
-            | Error::Labelled(_)
+            Error::Operation(..)
             | Error::Write(_)
             | Error::Setup(_)
             | Error::Session(_)
@@ -378,7 +375,7 @@ impl<P: Platform> Client<P> {
                     session.keep(self, guard);
                     // An earlier attempt has the original cause.
                     let error = attempts.take_error().unwrap_or(error.into());
-                    return Err(session.unsent(error, is_commit));
+                    return Err(session.unsent(retryable_write(error, &attempts, None), is_commit));
                 }
             };
             let (command, is_repeated) = session.end_command(is_commit, deadline.is_some(), rest_ms)?;
@@ -403,7 +400,9 @@ impl<P: Platform> Client<P> {
                 session.keep(self, guard);
             }
             let is_repeatable = error.has_label("RetryableWriteError");
-            attempts.failed_and(error, is_repeatable)?;
+            if let Err(error) = attempts.failed_and(error, is_repeatable) {
+                return Err(retryable_write(error, &attempts, None));
+            }
         }
     }
 }
@@ -563,8 +562,8 @@ impl<P: Platform> ClientSession<P> {
     /// several times**: it must have no side effect outside of the transaction that must not be
     /// repeated. A commit with an unknown outcome is repeated too, after such a pause. Retries end after the client's
     /// [`timeout`](super::ClientOptions#structfield.timeout), which is then a time limit for all
-    /// commands and commits together, and the only one: a command with a limit of its own is refused.
-    /// Without it, retries end after 120 s.
+    /// commands and commits together, and the only one: while the transaction is open, a command with a
+    /// limit of its own is refused. Without it, retries end after 120 s.
     ///
     /// `work` must return the errors of its commands, or errors of its own: a failed command may have
     /// aborted the transaction on the server, so a commit would fail. If it commits or aborts the

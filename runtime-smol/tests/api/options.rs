@@ -70,7 +70,7 @@ fn invalid_options_start_nothing() {
             assert!(by_hand.to_string().contains(name), "{name}: {by_hand}");
             let error = refused(Client::with_options(wrong(valid())));
             assert_eq!(error.to_string(), by_hand.to_string());
-            assert!(!matches!(error, Error::Operation(_)), "{error:?}");
+            assert!(!matches!(error, Error::Operation(..)), "{error:?}");
         }
         // The next connection is the first that the server accepts.
         let client = client(options(&server));

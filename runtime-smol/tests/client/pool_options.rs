@@ -175,6 +175,6 @@ fn warm_up_ends_at_its_deadline() {
         assert_eq!((now.available, now.in_use, now.waiting), (1, 0, 0), "it has nothing");
         client.close().await;
         let error = warm_up(&client, Some(3), PATIENCE).await.expect_err("closed");
-        assert_eq!(operation(&Error::Operation(error)), OperationError::Closed);
+        assert_eq!(operation(&Error::from(error)), OperationError::Closed);
     });
 }

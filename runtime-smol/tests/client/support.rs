@@ -66,7 +66,7 @@ pub(crate) async fn at_rest(server: &FakeServer, client: &Client, monitoring: us
 }
 
 pub(crate) fn operation(error: &Error) -> OperationError {
-    let Error::Operation(error) = error else { panic!("no error of an operation: {error:?}") };
+    let Error::Operation(error, _) = error else { panic!("no error of an operation: {error:?}") };
     error.clone()
 }
 

@@ -2,6 +2,7 @@
 //! outcome of an operation without them.
 
 use super::support::{client, eventually, known, options, ping, ping_with, refused, run, sent, set, still_set};
+use bson::spec::BinarySubtype;
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
@@ -109,7 +110,7 @@ fn first_error_is_returned_if_no_server_suits_the_second_attempt() {
         // No primary is elected.
         set.kill(primary).expect("it dies");
         let error = refused(pinging.await);
-        let Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted(_)) = error else {
+        let Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted(_), _) = error else {
             panic!("not the first attempt's: {error:?}")
         };
         client.close().await;
@@ -145,8 +146,43 @@ fn labelled_establishment_error_is_retried() {
         let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
         assert_eq!(error.check_out(), Some(&expected));
         assert_eq!(set.server(primary).accepted_count(), accepted + 3);
+        assert!(!error.has_label("RetryableWriteError"), "a ping writes nothing");
+        let error = refused(super::support::insert(&client, CommandOptions::new()).await);
+        assert!(error.check_out() == Some(&expected) && error.has_label("RetryableWriteError"), "{error:?}");
         drop(held);
         client.close().await;
+    });
+}
+
+/// Only the writes that the client may repeat, by its options and by a number that the server recognizes.
+#[test]
+fn network_error_of_a_write_that_may_be_repeated_has_a_label() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let close = FailPoint::new(FailPointMode::AlwaysOn, &["insert"]).close();
+        let id = bson::Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+        let insert = bson::doc! { "insert": "c", "documents": [{ "a": 1 }] };
+        let mut numbered = insert.clone();
+        numbered.extend(bson::doc! { "lsid": { "id": id }, "txnNumber": 1_i64 });
+        let plain = CommandOptions::new();
+        for (retry_writes, command, further, expected) in [
+            (true, &insert, plain, true),
+            (true, &insert, plain.idempotent(true), true),
+            (true, &insert, plain.retry(false), false),
+            (false, &insert, plain, false),
+            (true, &numbered, plain, true),
+            (true, &numbered, plain.retry(false), false),
+            (false, &numbered, plain, false),
+        ] {
+            let client = client(options(&set.uri()).retry_writes(retry_writes));
+            known(&client, &set).await;
+            set.server(primary).set_fail_point(close.clone());
+            let error = refused(client.run_command_with("db", command.clone(), further).await);
+            let is_labelled = error.has_label("RetryableWriteError");
+            assert_eq!(is_labelled, expected, "retryWrites={retry_writes}, {command}, {further:?}: {error:?}");
+            client.close().await;
+        }
     });
 }
 
@@ -173,7 +209,7 @@ fn command_in_a_cleared_pool_is_retried_although_not_idempotent() {
         set.kill(old).expect("it dies");
         let error = refused(held.run_command("admin", bson::doc! { "ping": 1 }).await);
         assert!(
-            matches!(error, Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted(_))),
+            matches!(error, Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted(_), _)),
             "{error:?}"
         );
         eventually("the pool is cleared", || pool(&client, &set, old).state == PoolState::Paused).await;
@@ -325,7 +361,7 @@ fn o3_an_idempotent_command_is_attempted_again_after_the_socket_timeout() {
             match outcome {
                 Ok(()) => assert!(attempts > silences as usize, "the server replied to none of the attempts"),
                 Err(error) => {
-                    assert!(matches!(error, Error::Operation(OperationError::Timeout)), "{error:?}");
+                    assert!(matches!(error, Error::Operation(OperationError::Timeout, _)), "{error:?}");
                     assert_eq!(attempts, silences as usize);
                 }
             }

@@ -190,7 +190,7 @@ fn write_without_acknowledgement_is_not_retried_after_it_may_have_been_sent() {
                 continue;
             }
             let error = refused(outcome);
-            let Error::Operation(OperationError::Exchange(ExchangeError::Network(_))) = error else {
+            let Error::Operation(OperationError::Exchange(ExchangeError::Network(_)), _) = error else {
                 panic!("{error:?}")
             };
             assert_eq!(primary.count_of("insert"), before, "idempotent: {idempotent}");
@@ -239,7 +239,9 @@ fn unwanted_reply_closes_the_connection_of_the_next_command() {
         client.run_command("db", insert(1)).await.expect("sent");
         // An error of the protocol is no network error, so also a read is not repeated.
         let error = refused(client.run_command("db", doc! { "find": "c" }).await);
-        let Error::Operation(OperationError::Exchange(ExchangeError::Wire(wire))) = &error else { panic!("{error:?}") };
+        let Error::Operation(OperationError::Exchange(ExchangeError::Wire(wire)), _) = &error else {
+            panic!("{error:?}")
+        };
         assert!(matches!(wire.kind(), WireErrorKind::ResponseTo { .. }), "{wire:?}");
         assert_eq!(failed(&mut events), 1);
         assert_eq!(count(&client).await, 1);
@@ -273,12 +275,12 @@ fn write_that_ends_in_the_middle_closes_its_connection() {
                 let sending = async { connection.run_command("db", large()).await.map(drop) };
                 let impatient = async {
                     smol::Timer::after(limit).await;
-                    Err(Error::Operation(OperationError::Busy))
+                    Err(Error::from(OperationError::Busy))
                 };
                 let outcome = sending.or(impatient).await;
-                assert!(matches!(outcome, Err(Error::Operation(OperationError::Busy))), "{outcome:?}");
+                assert!(matches!(outcome, Err(Error::Operation(OperationError::Busy, _))), "{outcome:?}");
                 let error = refused(connection.run_command("db", doc! { "ping": 1 }).await);
-                assert!(matches!(error, Error::Operation(OperationError::Broken(Cause::Cancelled))), "{error:?}");
+                assert!(matches!(error, Error::Operation(OperationError::Broken(Cause::Cancelled), _)), "{error:?}");
                 drop(connection);
             } else {
                 drop(connection);

@@ -177,7 +177,7 @@ impl Tally {
             words.take(6).collect::<Vec<_>>().join(" ")
         };
         *held(&self.errors).entry(text).or_insert(0) += 1;
-        if matches!(error, Error::Operation(OperationError::Timeout)) {
+        if matches!(error, Error::Operation(OperationError::Timeout, _)) {
             self.timed_out.fetch_add(1, Ordering::SeqCst);
             match took.checked_sub(DEADLINE) {
                 None => {
@@ -269,7 +269,7 @@ impl Worker {
                 self.tally.note_wrong(format!("the reply to another command: {reply}"));
                 Insert::Unknown
             }
-            Some(Err(Error::Operation(error))) if error.is_retryable() => Insert::Never,
+            Some(Err(Error::Operation(error, _))) if error.is_retryable() => Insert::Never,
             Some(Err(_)) | None => Insert::Unknown,
         };
         if let Some(last) = self.inserts.last_mut() {

@@ -60,7 +60,11 @@ async fn once(client: &Client, command: Document) -> Result<Document, Error> {
 
 /// The rule that the peer broke, if that is the error.
 fn wire_error(error: &Error) -> Option<WireError> {
-    if let Error::Operation(OperationError::Exchange(ExchangeError::Wire(error))) = error { Some(*error) } else { None }
+    if let Error::Operation(OperationError::Exchange(ExchangeError::Wire(error)), _) = error {
+        Some(*error)
+    } else {
+        None
+    }
 }
 
 /// The algorithm of every command of this name, oldest first.

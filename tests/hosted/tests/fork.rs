@@ -198,7 +198,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 #[track_caller]
 fn assert_forked<T>(result: Result<T, Error>) {
     match result {
-        Err(Error::Operation(OperationError::Forked)) => {}
+        Err(Error::Operation(OperationError::Forked, _)) => {}
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it works"),
     }
@@ -584,11 +584,11 @@ fn session_is_inert<P: Platform + Default>() {
             assert!(session.hosts().is_empty());
             assert!(matches!(
                 session.set_hosts(&session.options().hosts),
-                Err(Error::Operation(OperationError::Forked))
+                Err(Error::Operation(OperationError::Forked, _))
             ));
             assert!(matches!(
                 session.set_mux_options(session.mux_options()),
-                Err(Error::Operation(OperationError::Forked))
+                Err(Error::Operation(OperationError::Forked, _))
             ));
             assert!(events.try_next().is_none() && at_once(events.next()).is_none());
             assert!(at_once(session.subscribe().next()).is_none());

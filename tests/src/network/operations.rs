@@ -177,7 +177,7 @@ impl From<Error> for Failed {
         let text = error.to_string();
         let kind = match error {
             Error::Command(_) => Kind::OpRefused,
-            Error::Operation(error) => match error {
+            Error::Operation(error, _) => match error {
                 OperationError::ServerSelection(_) => Kind::NotSelected,
                 OperationError::CheckOut(failure) => match failure.error {
                     CheckOutError::WaitQueueTimeout { .. } => Kind::CheckOutTimeout,
@@ -764,7 +764,7 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
                             sim.with(|state| state.replied(command.number, command.is_answered_by(&reply)));
                             Ok(())
                         }
-                        Err(Error::Operation(OperationError::Broken(_))) => {
+                        Err(Error::Operation(OperationError::Broken(_), _)) => {
                             sim.with(|state| state.counters.count(Kind::OpBroken));
                             Ok(())
                         }
@@ -786,7 +786,7 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
                         if let Ok(reply) = &again {
                             sim.with(|state| state.replied(command.number, command.is_answered_by(reply)));
                         }
-                        if matches!(again, Err(Error::Operation(OperationError::Broken(_)))) {
+                        if matches!(again, Err(Error::Operation(OperationError::Broken(_), _))) {
                             sim.with(|state| state.counters.count(Kind::OpBroken));
                         }
                         return Err(error);

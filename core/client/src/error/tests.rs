@@ -14,11 +14,11 @@ fn selection(failure: SelectionFailure) -> Error {
         Topology::<topology::OnHeap>::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room");
     let description = topology.description();
     let report = SelectionError::new(failure, description).detail(description);
-    Error::Operation(OperationError::ServerSelection(Box::new(report)))
+    Error::from(OperationError::ServerSelection(Box::new(report)))
 }
 
 fn check_out(error: CheckOutError) -> Error {
-    Error::Operation(OperationError::CheckOut(CheckOutFailure::new(error, "a:1")))
+    Error::from(OperationError::CheckOut(CheckOutFailure::new(error, "a:1")))
 }
 
 fn establishing(cause: Cause) -> Error {
@@ -28,7 +28,7 @@ fn establishing(cause: Cause) -> Error {
 #[test]
 fn every_expired_limit_is_a_timeout() {
     let timeouts = [
-        Error::Operation(OperationError::Timeout),
+        Error::from(OperationError::Timeout),
         selection(SelectionFailure::TimedOut { waited: Duration::from_secs(30) }),
         check_out(CheckOutError::WaitQueueTimeout { usage: None }),
         establishing(Cause::NetworkTimeout),
@@ -47,10 +47,10 @@ fn immediate_failure_is_no_timeout() {
         establishing(Cause::Dns),
         check_out(CheckOutError::PoolCleared { cause: Some(Cause::NetworkTimeout) }),
         check_out(CheckOutError::PoolClosed),
-        Error::Operation(OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE))),
-        Error::Operation(OperationError::Interrupted(ServerAddress::new("a:1"))),
-        Error::Operation(OperationError::Closed),
-        Error::Operation(OperationError::Abandoned),
+        Error::from(OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE))),
+        Error::from(OperationError::Interrupted(ServerAddress::new("a:1"))),
+        Error::from(OperationError::Closed),
+        Error::from(OperationError::Abandoned),
         Error::Setup(SetupError::Unsupported("tls")),
         Error::Setup(SetupError::OutOfMemory),
         Error::Bson(String::new()),
@@ -80,7 +80,7 @@ fn chain_of_sources_ends_at_the_underlying_error() {
     let lookup = SeedlistError::Srv { name: "a".into(), error: LookupError::Timeout };
     assert!(root(&Error::Setup(SetupError::Seedlist(Box::new(lookup)))).is::<LookupError>());
     let criteria = selection(SelectionFailure::Criteria(ConfigError::new("a", 1, "b")));
-    let Error::Operation(OperationError::ServerSelection(report)) = &criteria else { panic!("{criteria:?}") };
+    let Error::Operation(OperationError::ServerSelection(report), _) = &criteria else { panic!("{criteria:?}") };
     assert!(core::error::Error::source(report.error()).is_some_and(|source| source.is::<ConfigError>()));
 }
 
@@ -150,7 +150,7 @@ fn only_operations_that_a_server_did_not_execute_are_retryable() {
     assert_eq!(of(&establishing(Cause::Network)), (true, true));
     assert_eq!(of(&check_out(CheckOutError::WaitQueueTimeout { usage: None })), (false, false));
     assert_eq!(
-        of(&Error::Operation(OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE)))),
+        of(&Error::from(OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE)))),
         (false, true)
     );
     assert_eq!(of(&refused(10_107)), (false, true), "a change of state");
@@ -280,7 +280,7 @@ fn label_is_added_once_and_changes_nothing_else() {
     let transient = Labels::TRANSIENT_TRANSACTION_ERROR;
     let name = "TransientTransactionError";
     let error = Error::from(OperationError::Timeout).with_label(transient);
-    assert!(matches!(&error, Error::Labelled(_)) && error.has_label(name) && error.is_timeout());
+    assert!(matches!(&error, Error::Operation(..)) && error.has_label(name) && error.is_timeout());
     assert_eq!(error.to_string(), OperationError::Timeout.to_string());
     let Error::Command(twice) = refused(112).with_label(transient).with_label(transient) else { panic!("a command") };
     assert_eq!(twice.labels, [name]);

@@ -154,7 +154,7 @@ impl<P: Platform> Client<P> {
     pub fn append_metadata(&self, info: DriverInfo) -> Result<(), Error> {
         // Before the lock: a thread that does not exist in the child may hold it.
         if self.is_forked() {
-            return Err(Error::Operation(OperationError::Forked));
+            return Err(Error::from(OperationError::Forked));
         }
         info.check()?;
         let options = self.options();

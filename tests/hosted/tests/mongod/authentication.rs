@@ -83,7 +83,7 @@ pub(super) async fn only_users_authenticate() -> Outcome {
     ] {
         let client = Client::new(&uri).await?;
         let error = refused(authenticated_user(&client).await)?;
-        let Error::Operation(OperationError::Authentication(failure)) = &error else {
+        let Error::Operation(OperationError::Authentication(failure), _) = &error else {
             return Err(format!("{uri}: {error:?}").into());
         };
         assert_eq!(failure.error, AuthError::Refused { code });
@@ -97,13 +97,13 @@ pub(super) async fn only_users_authenticate() -> Outcome {
     plain.credential = Some(ADA.mechanism(Mechanism::Plain).into());
     plain.allow_plain_without_tls = true;
     let error = refused(authenticated_user(&Client::with_options(plain)?).await)?;
-    let Error::Operation(OperationError::Authentication(failure)) = &error else {
+    let Error::Operation(OperationError::Authentication(failure), _) = &error else {
         return Err(format!("PLAIN: {error:?}").into());
     };
     assert_eq!(failure.error, AuthError::Refused { code: 334 });
     // Without TLS no certificate identifies the client.
     let error = refused(authenticated_user(&client(&mongod.uri(), Credential::x509(None))?).await)?;
-    assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
+    assert!(matches!(error, Error::Operation(OperationError::Authentication(_), _)), "{error:?}");
     // A client without a user is refused what requires a user.
     let nobody = Client::new(&mongod.uri()).await?;
     let error = refused(nobody.run_command("admin", doc! { "listDatabases": 1 }).await)?;
@@ -169,7 +169,7 @@ pub(super) async fn insert(client: &Client) -> Outcome {
         let insert = doc! { "insert": "c", "documents": [{}] };
         match client.run_command_with("db", insert, CommandOptions::new().idempotent(true)).await {
             Ok(_) => return Ok(()),
-            Err(error @ Error::Operation(OperationError::Authentication(_))) => return Err(error.into()),
+            Err(error @ Error::Operation(OperationError::Authentication(_), _)) => return Err(error.into()),
             Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
             Err(_) => {}
         }
@@ -198,7 +198,7 @@ pub(super) async fn members_of_a_set_know_the_user() -> Outcome {
     wrong.credential = Some(Credential::new("ada", "Pencil").into());
     let wrong = Client::with_options(wrong)?;
     let error = refused(authenticated_user(&wrong).await)?;
-    assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
+    assert!(matches!(error, Error::Operation(OperationError::Authentication(_), _)), "{error:?}");
     wrong.close().await;
     Ok(())
 }

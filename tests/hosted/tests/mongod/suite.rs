@@ -233,7 +233,7 @@ fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Result<Error, Strin
 }
 
 fn operation(error: &Error) -> Result<OperationError, String> {
-    if let Error::Operation(error) = error {
+    if let Error::Operation(error, _) = error {
         Ok(error.clone())
     } else {
         Err(format!("not an error of an operation: {error:?}"))

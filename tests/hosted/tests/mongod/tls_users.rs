@@ -165,7 +165,7 @@ async fn only_users_authenticate(deployment: &Deployment) -> Outcome {
         // command.
         let wrong = Client::with_options(deployment.options(with(Credential::new("ada", "Pencil"), mechanism))?)?;
         let error = refused(authenticated_user(&wrong).await)?;
-        let Error::Operation(OperationError::Authentication(failure)) = &error else {
+        let Error::Operation(OperationError::Authentication(failure), _) = &error else {
             return Err(format!("{mechanism:?}: {error:?}").into());
         };
         assert_eq!(failure.error, AuthError::Refused { code: 18 }, "{mechanism:?}");

@@ -165,7 +165,7 @@ impl Fault {
     pub(crate) fn check(&self, error: &Error, names: &mut Names) -> Result<(), String> {
         let (kind, index, reply) = match error {
             Error::Setup(_) => ("setup", None, None),
-            Error::Operation(_) | Error::Labelled(_) => ("operation", None, None),
+            Error::Operation(..) => ("operation", None, None),
             Error::Command(error) => ("command", None, Some(&error.reply)),
             Error::Write(error) => ("write", error.index, Some(&error.reply)),
             Error::Session(_) => ("session", None, None),

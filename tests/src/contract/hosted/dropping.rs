@@ -144,7 +144,7 @@ async fn close<P: Platform + Default>(subject: &Hosted<P>) {
         if point.polls > 0 {
             assert!(client.core().is_closed());
             let error = refused(find(client, "one").await);
-            assert!(matches!(error, Error::Operation(OperationError::Closed)), "{error:?}");
+            assert!(matches!(error, Error::Operation(OperationError::Closed, _)), "{error:?}");
             within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
             // Closing completes although `close` is not called again.
             eventually("all tasks have ended", || rig.client.platform().tasks_count() == 0).await;
