@@ -4,7 +4,7 @@
 use crate::allocator::counted;
 use crate::clients::official;
 use crate::measure::Rounds;
-use crate::process::{Mongod, worker};
+use crate::process::{RealServer, worker};
 use crate::report::{Section, Table};
 use crate::settings::Settings;
 use core::net::SocketAddr;
@@ -45,7 +45,7 @@ const FORMS: [(Form, &str); 3] =
 /// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let mut section = Section::new("cursors");
-    match Mongod::start() {
+    match RealServer::mongod(None) {
         Ok(server) => section.append(worker("cursors", 1, Some(server.address), settings)),
         Err(why) => {
             let mut table = Table::new("a cursor over all documents", &["documents/s"]);

@@ -9,6 +9,7 @@ mod allocator;
 mod callgrind;
 mod clients;
 mod cursors;
+mod failover;
 mod measure;
 mod mux;
 mod platform;
@@ -17,6 +18,7 @@ mod pools;
 mod process;
 mod report;
 mod scale;
+mod servers;
 mod settings;
 mod tail;
 
@@ -38,11 +40,13 @@ struct Entry {
 }
 
 /// The sections, in the order of the report.
-const ENTRIES: [Entry; 6] = [
+const ENTRIES: [Entry; 8] = [
     Entry { name: "pools", run: pools::run, part: pools::part, instructions: Some(pools::instructions) },
     Entry { name: "clients", run: clients::run, part: clients::part, instructions: Some(clients::instructions) },
     Entry { name: "cursors", run: cursors::run, part: cursors::part, instructions: None },
     Entry { name: "mux", run: mux::run, part: mux::part, instructions: None },
+    Entry { name: "servers", run: servers::run, part: servers::part, instructions: None },
+    Entry { name: "failover", run: failover::run, part: failover::part, instructions: None },
     Entry { name: "tail", run: tail::run, part: tail::part, instructions: None },
     Entry { name: "scale", run: scale::run, part: scale::part, instructions: None },
 ];
@@ -62,6 +66,8 @@ fn main() -> ExitCode {
                 ENTRIES.iter().find_map(|entry| (entry.part)(part, threads, server, &settings)).expect("a part");
             println!("{}", serde_json::to_string(&section).expect("plain figures"));
         }
+        ["peer", name, server] => servers::run_own(name, server.parse().expect("an address")),
+        ["store", name, contact] => failover::run_store(name, contact.parse().expect("an address")),
         ["repeat", section, case, times, server] => {
             let (times, server) = (times.parse().expect("a number of times"), server.parse().expect("an address"));
             match *section {

@@ -7,17 +7,19 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use poolhouse_fake::cql::{CqlServer, CqlServerOptions};
 use poolhouse_fake::mongo::{FakeOptions, FakeServer};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// How long a real server may take to start.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a real server may take to start. Cassandra takes 10 s.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A command that runs this program with other arguments.
-fn this() -> Command {
+pub(crate) fn this() -> Command {
     Command::new(std::env::current_exe().expect("this program has a path"))
 }
 
@@ -62,48 +64,135 @@ impl Drop for Server {
     }
 }
 
-/// A real MongoDB server on loopback with an empty folder. Both end with this value.
+/// A real server on loopback with an empty folder. Both end with this value.
 #[derive(Debug)]
-pub(crate) struct Mongod {
+pub(crate) struct RealServer {
+    name: &'static str,
+    command: Command,
     child: Child,
     folder: PathBuf,
     pub(crate) address: SocketAddr,
 }
 
-impl Mongod {
-    /// Starts the program that `MONGOD` names. The error is the reason why there is none.
-    pub(crate) fn start() -> Result<Self, String> {
+impl RealServer {
+    /// Starts the mongod that `MONGOD` names, on this core if there is one. The error is the reason why
+    /// there is none.
+    pub(crate) fn mongod(core: Option<u32>) -> Result<Self, String> {
         let program = std::env::var_os("MONGOD").ok_or("MONGOD does not name a server: see tests/scripts/mongod")?;
-        let reserved = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-        let address = reserved.local_addr().map_err(|error| error.to_string())?;
-        drop(reserved);
-        let folder = std::env::temp_dir().join(format!("poolhouse-compare-{}", address.port()));
+        let address = free_ports(1)?;
+        Self::start("mongod", address, |folder| {
+            let mut command = on_core(core, program);
+            command.arg("--dbpath").arg(folder);
+            command.args(["--bind_ip", "127.0.0.1", "--port", &address.port().to_string()]);
+            command
+        })
+    }
+
+    /// Starts one node of the Cassandra of `tests/scripts/cassandra`.
+    pub(crate) fn cassandra(core: Option<u32>) -> Result<Self, String> {
+        let address = free_ports(CASSANDRA_PORTS)?;
+        Self::start("Cassandra", address, |folder| cassandra_node(core, folder, address))
+    }
+
+    /// Starts a cluster of Cassandra, whose nodes have this number of loopback addresses and one port.
+    pub(crate) fn cassandra_cluster(nodes: u8) -> Result<Vec<Self>, String> {
+        let seed = free_ports(CASSANDRA_PORTS)?;
+        // One after another: two nodes that join at once refuse each other.
+        (1..=nodes)
+            .map(|node| {
+                let address = SocketAddr::from(([127, 0, 0, node], seed.port()));
+                Self::start("Cassandra", address, |folder| {
+                    let mut command = cassandra_node(None, folder, address);
+                    command.env("SEED", seed.to_string());
+                    command
+                })
+            })
+            .collect()
+    }
+
+    fn start(name: &'static str, address: SocketAddr, command: impl FnOnce(&Path) -> Command) -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("poolhouse-compare-{}-{}", address.ip(), address.port()));
         std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command.arg("--dbpath").arg(&folder).args(["--bind_ip", "127.0.0.1", "--port", &address.port().to_string()]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map_err(|error| error.to_string())?;
-        let mut server = Self { child, folder, address };
+        let mut command = command(&folder);
+        command.stdin(Stdio::null());
+        let child = spawn(&mut command, &folder)?;
+        let mut server = Self { name, command, child, folder, address };
+        server.wait_until_it_listens()?;
+        Ok(server)
+    }
+
+    /// Kills the process, which has no time to tell its clients.
+    pub(crate) fn kill(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts a killed server again, with its data, and waits until it listens.
+    pub(crate) fn restart(&mut self) -> Result<(), String> {
+        self.child = spawn(&mut self.command, &self.folder)?;
+        self.wait_until_it_listens()
+    }
+
+    fn wait_until_it_listens(&mut self) -> Result<(), String> {
         let until = Instant::now() + START_TIMEOUT;
-        while TcpStream::connect(address).is_err() {
-            if let Ok(Some(status)) = server.child.try_wait() {
-                return Err(format!("mongod ended at its start: {status}"));
+        while TcpStream::connect(self.address).is_err() {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+                let last = log.lines().last().unwrap_or_default();
+                return Err(format!("{} ended at its start ({status}): {last}", self.name));
             }
             if Instant::now() > until {
-                return Err(format!("mongod does not listen after {START_TIMEOUT:?}"));
+                return Err(format!("{} does not listen after {START_TIMEOUT:?}", self.name));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(server)
+        Ok(())
     }
 }
 
-impl Drop for Mongod {
+fn spawn(command: &mut Command, folder: &Path) -> Result<Child, String> {
+    let log = File::create(folder.join("log")).map_err(|error| error.to_string())?;
+    let errors = log.try_clone().map_err(|error| error.to_string())?;
+    command.stdout(log).stderr(errors).spawn().map_err(|error| error.to_string())
+}
+
+/// For clients, for other nodes, for tools.
+const CASSANDRA_PORTS: u16 = 3;
+
+fn cassandra_node(core: Option<u32>, folder: &Path, address: SocketAddr) -> Command {
+    let mut command = on_core(core, concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/cassandra"));
+    command.arg(folder).args([address.ip().to_string(), address.port().to_string()]);
+    command
+}
+
+impl Drop for RealServer {
     fn drop(&mut self) {
-        // Errors mean that it has ended already, or that the folder is gone.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
+        // The error means that the folder is gone.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Returns the first of some consecutive loopback ports that are free.
+fn free_ports(count: u16) -> Result<SocketAddr, String> {
+    for _ in 0..100 {
+        let first = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let address = first.local_addr().map_err(|error| error.to_string())?;
+        let is_free = |port| TcpListener::bind((address.ip(), port)).is_ok();
+        if (1..count).all(|more| address.port().checked_add(more).is_some_and(is_free)) {
+            return Ok(address);
+        }
+    }
+    Err("no free ports".to_owned())
+}
+
+/// Returns a command that runs a program on one core, or on any.
+pub(crate) fn on_core(core: Option<u32>, program: impl AsRef<OsStr>) -> Command {
+    let Some(core) = core else { return Command::new(program) };
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]).arg(program);
+    command
 }
 
 /// The main function of a server process.

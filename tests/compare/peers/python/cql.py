@@ -1,0 +1,10 @@
+"""The DataStax Python driver: see ../README.md."""
+
+import sys
+
+import peer
+from cassandra.cluster import Cluster
+
+host, port = sys.argv[1].split(":")
+session = Cluster([host], port=int(port)).connect()
+peer.run(lambda: session.execute("SELECT release_version FROM system.local").one())

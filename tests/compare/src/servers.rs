@@ -1,0 +1,175 @@
+//! Clients of several languages on a real MongoDB server and on a real Cassandra node, each in a process
+//! of its own: commands per second, latencies, and what the client's process costs.
+
+mod build;
+mod own;
+mod peer;
+
+use crate::measure::{Rounds, median};
+use crate::process::{RealServer, on_core};
+use crate::report::{Section, Table};
+use crate::settings::Settings;
+use core::net::SocketAddr;
+use peer::{Peer, Round};
+use std::process::Command;
+
+pub(crate) use own::run as run_own;
+
+/// How to run a client, or the reason why it cannot be.
+type Build = fn() -> Result<Vec<std::ffi::OsString>, String>;
+
+/// A kind of server, and its clients.
+struct Kind {
+    name: &'static str,
+    command: &'static str,
+    start: fn(Option<u32>) -> Result<RealServer, String>,
+    /// The first is ours, the second the one that ratios refer to.
+    clients: &'static [(&'static str, Build)],
+    /// Commands that are in progress at a time.
+    loads: [u32; 3],
+}
+
+const KINDS: [Kind; 2] = [
+    Kind {
+        name: "mongod",
+        command: "ping",
+        start: RealServer::mongod,
+        clients: &[
+            ("poolhouse-smol", || build::own("mongo-poolhouse")),
+            ("mongodb on tokio", || build::own("mongo-official")),
+            ("mongo-driver (Go)", || build::go("mongo")),
+            ("mongodb-driver-sync (Java)", || build::java("Mongo")),
+            ("pymongo", || build::python("mongo")),
+        ],
+        loads: [1, 10, 100],
+    },
+    Kind {
+        name: "Cassandra",
+        command: "SELECT of one row",
+        start: RealServer::cassandra,
+        clients: &[
+            ("poolhouse-smol", || build::own("cql-poolhouse")),
+            ("scylla on tokio", || build::own("cql-scylla")),
+            ("gocql", || build::go("cql")),
+            ("DataStax (Java)", || build::java("Cql")),
+            ("cassandra-driver (Python)", || build::python("cql")),
+        ],
+        loads: [1, 128, 1_024],
+    },
+];
+
+/// Runs the whole section.
+pub(crate) fn run(settings: &Settings) -> Section {
+    let mut section = Section::new("servers");
+    let can_pin = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
+        && Command::new("taskset").arg("--version").output().is_ok_and(|output| output.status.success());
+    for kind in &KINDS {
+        for pinned in [true, false] {
+            if !pinned || can_pin {
+                kind.measure(pinned, settings, &mut section);
+            }
+        }
+    }
+    if !can_pin {
+        section.note("Without a second core or without taskset, no process is pinned to a core.");
+    }
+    section.note("Pinned: the server runs on one core, and the clients on another one. All clients have the default options of their drivers; those of Cassandra have one connection.");
+    section.note("CPU time and memory are those of the client's process, as the system counts them; CPU time has a resolution of 10 ms in each round. The system calls are counted by strace in a separate round with ten tasks.");
+    section
+}
+
+/// This section has no parts in other processes.
+pub(crate) fn part(_: &str, _: usize, _: Option<SocketAddr>, _: &Settings) -> Option<Section> {
+    None
+}
+
+impl Kind {
+    fn measure(&self, pinned: bool, settings: &Settings, section: &mut Section) {
+        let (server_core, client_core) = if pinned { (Some(0), Some(1)) } else { (None, None) };
+        let title = format!("{} on {}, {}", self.command, self.name, if pinned { "pinned" } else { "not pinned" });
+        let server = match (self.start)(server_core) {
+            Ok(server) => server,
+            Err(why) => {
+                let mut table = Table::new(title, &["commands/s"]);
+                table.skip("all clients", why);
+                section.tables.push(table);
+                return;
+            }
+        };
+        let start = |build: Build| {
+            let words = build()?;
+            let mut command = on_core(client_core, &words[0]);
+            command.args(&words[1..]).arg(server.address.to_string());
+            Peer::start(command)
+        };
+        let mut peers: Vec<(&str, Result<Peer, String>)> =
+            self.clients.iter().map(|(name, build)| (*name, start(*build))).collect();
+        for load in self.loads {
+            let title = format!("{title}, {load} at a time");
+            section.tables.push(measure(&title, &mut peers, load, settings));
+        }
+        let columns = ["first reply, ms", "memory MB", "peak MB", "syscalls/command"];
+        let mut table = Table::new(format!("{title}, the process"), &columns);
+        for (name, peer) in &mut peers {
+            match peer {
+                Ok(peer) => {
+                    let memory = peer.memory_mb();
+                    let calls = peer.system_calls(settings);
+                    let each = calls.as_ref().map_or(f64::NAN, |calls| calls.each);
+                    table.row(*name, &[peer.first_reply_ms, memory.0, memory.1, each]);
+                    match calls {
+                        Ok(calls) => {
+                            section.note(format!("{title}, {name}, system calls of a command: {}.", calls.names))
+                        }
+                        Err(why) => section.note(format!("{title}, {name}: system calls were not counted: {why}.")),
+                    }
+                }
+                Err(why) => table.skip(*name, why.clone()),
+            }
+        }
+        section.tables.push(table);
+    }
+}
+
+/// Measures one load. A client that fails is a row with the reason from then on.
+fn measure(title: &str, peers: &mut [(&str, Result<Peer, String>)], load: u32, settings: &Settings) -> Table {
+    let columns = ["commands/s", "of the 2nd", "p50 us", "p99 us", "CPU us/command", "user us", "CPU of the 2nd"];
+    let mut table = Table::new(title, &columns);
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); peers.len()];
+    let rates = Rounds::of(settings.of(1, 5), peers.len(), |case| {
+        let (_, peer) = &mut peers[case];
+        let Ok(running) = peer else { return f64::NAN };
+        match running.round(load, settings.of(200, 1_500)) {
+            Ok(round) => {
+                rounds[case].push(round);
+                round.rate
+            }
+            Err(why) => {
+                *peer = Err(why);
+                f64::NAN
+            }
+        }
+    });
+    let of = |case: usize, figure: fn(&Round) -> f64| {
+        // The first round is the warm-up.
+        median(rounds[case].iter().skip(1).map(figure).collect())
+    };
+    for (case, (name, peer)) in peers.iter().enumerate() {
+        if let Err(why) = peer {
+            table.skip(*name, why.clone());
+            continue;
+        }
+        let cpu = of(case, |round| round.user_us + round.system_us);
+        let figures = [
+            rates.median(case),
+            rates.ratio(case, 1),
+            of(case, |round| round.p50_us),
+            of(case, |round| round.p99_us),
+            cpu,
+            of(case, |round| round.user_us),
+            cpu / of(1, |round| round.user_us + round.system_us),
+        ];
+        table.row(*name, &figures);
+    }
+    table
+}

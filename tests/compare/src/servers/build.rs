@@ -1,0 +1,67 @@
+//! Builds the clients, each by the ordinary tool of its language, below the folder of this program.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A client of this program itself.
+pub(super) fn own(name: &str) -> Result<Vec<OsString>, String> {
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    Ok(vec![this.into(), "peer".into(), name.into()])
+}
+
+pub(super) fn go(name: &str) -> Result<Vec<OsString>, String> {
+    let program = target()?.join(format!("go-{name}"));
+    let mut command = Command::new("go");
+    run(command.current_dir(sources("go")).args(["build", "-o"]).arg(&program).arg(format!("./{name}")))?;
+    Ok(vec![program.into()])
+}
+
+pub(super) fn java(class: &str) -> Result<Vec<OsString>, String> {
+    let (jars, classes) = (target()?.join("jars"), target()?.join("classes"));
+    if !jars.is_dir() {
+        let part = jars.with_extension("part");
+        let mut maven = Command::new("mvn");
+        maven.args(["-q", "-B", "-f"]).arg(sources("java").join("pom.xml")).arg("dependency:copy-dependencies");
+        run(maven.arg(format!("-DoutputDirectory={}", part.display())))?;
+        std::fs::rename(&part, &jars).map_err(|error| error.to_string())?;
+    }
+    let path = format!("{}/*:{}", jars.display(), classes.display());
+    let mut compiler = Command::new("javac");
+    compiler.current_dir(sources("java")).arg("-d").arg(&classes).args(["-cp", &path, "Peer.java"]);
+    run(compiler.arg(format!("{class}.java")))?;
+    Ok(vec!["java".into(), "-cp".into(), path.into(), class.into()])
+}
+
+pub(super) fn python(name: &str) -> Result<Vec<OsString>, String> {
+    let folder = target()?.join("venv");
+    let interpreter = folder.join("bin/python");
+    if !interpreter.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    }
+    let requirements = sources("python").join("requirements.txt");
+    run(Command::new(&interpreter).args(["-m", "pip", "install", "-q", "-r"]).arg(requirements))?;
+    Ok(vec![interpreter.into(), sources("python").join(format!("{name}.py")).into()])
+}
+
+fn sources(language: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(language)
+}
+
+/// The folder of what is built here.
+fn target() -> Result<PathBuf, String> {
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let folder = this.parent().ok_or("the path of this program has no parent folder")?.join("peers");
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    Ok(folder)
+}
+
+/// Runs a command to its end. The error has the last line of its output.
+fn run(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("no {program} ({error})"))?;
+    let errors = [output.stdout, output.stderr].concat();
+    let errors = String::from_utf8_lossy(&errors);
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    output.status.success().then_some(()).ok_or_else(|| format!("{program} failed: {last}"))
+}
