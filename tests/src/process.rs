@@ -118,7 +118,8 @@ fn timed_out(done: &str, limit: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("not {done} after {limit:?}"))
 }
 
-#[cfg(test)]
+/// The state of a process is read from `/proc`.
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use std::fs;

@@ -96,7 +96,7 @@ impl RealServer {
 
     /// Starts a cluster of Cassandra, whose nodes have this number of loopback addresses and one port.
     pub(crate) fn cassandra_cluster(nodes: u8) -> Result<Vec<Self>, String> {
-        let seed = free_ports(CASSANDRA_PORTS)?;
+        let seed = free_ports(CASSANDRA_PORTS + u16::from(nodes))?;
         // One after another: two nodes that join at once refuse each other.
         (1..=nodes)
             .map(|node| {
@@ -104,6 +104,7 @@ impl RealServer {
                 Self::start("Cassandra", address, |folder| {
                     let mut command = cassandra_node(None, folder, address);
                     command.env("SEED", seed.to_string());
+                    command.env("NODETOOL_PORT", (seed.port() + CASSANDRA_PORTS + u16::from(node) - 1).to_string());
                     command
                 })
             })
