@@ -11,12 +11,13 @@ use crate::report::{Section, Table};
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use peer::{Peer, Round};
+use std::ffi::OsString;
 use std::process::Command;
 
 pub(crate) use own::run as run_own;
 
 /// How to run a client, or the reason why it cannot be.
-type Build = fn() -> Result<Vec<std::ffi::OsString>, String>;
+type Build = fn() -> Result<Vec<OsString>, String>;
 
 /// A kind of server, and its clients.
 struct Kind {
@@ -96,27 +97,37 @@ impl Kind {
                 return;
             }
         };
-        let start = |build: Build| {
-            let words = build()?;
+        let clients: Vec<_> = self.clients.iter().map(|(name, build)| (*name, build())).collect();
+        let start = |words: &[OsString]| {
             let mut command = on_core(client_core, &words[0]);
             command.args(&words[1..]).arg(server.address.to_string());
             Peer::start(command)
         };
-        let mut peers: Vec<(&str, Result<Peer, String>)> =
-            self.clients.iter().map(|(name, build)| (*name, start(*build))).collect();
+        let mut peers: Vec<(&str, Result<Peer, String>)> = Vec::new();
+        // Each client is started once more than it is counted: a new server is slow.
+        let starts = Rounds::of(settings.of(1, 5), clients.len(), |case| {
+            let (name, words) = &clients[case];
+            let peer = words.clone().and_then(|words| start(&words));
+            let first_reply_ms = peer.as_ref().map_or(f64::NAN, |peer| peer.first_reply_ms);
+            match peers.get_mut(case) {
+                Some(place) => *place = (*name, peer),
+                None => peers.push((*name, peer)),
+            }
+            first_reply_ms
+        });
         for load in self.loads {
             let title = format!("{title}, {load} at a time");
             section.tables.push(measure(&title, &mut peers, load, settings));
         }
         let columns = ["first reply, ms", "memory MB", "peak MB", "syscalls/command"];
         let mut table = Table::new(format!("{title}, the process"), &columns);
-        for (name, peer) in &mut peers {
+        for (case, (name, peer)) in peers.iter_mut().enumerate() {
             match peer {
                 Ok(peer) => {
                     let memory = peer.memory_mb();
                     let calls = peer.system_calls(settings);
                     let each = calls.as_ref().map_or(f64::NAN, |calls| calls.each);
-                    table.row(*name, &[peer.first_reply_ms, memory.0, memory.1, each]);
+                    table.row(*name, &[starts.median(case), memory.0, memory.1, each]);
                     match calls {
                         Ok(calls) => {
                             section.note(format!("{title}, {name}, system calls of a command: {}.", calls.names))
