@@ -74,7 +74,7 @@ static ALLOCATOR: Counting = Counting;
 /// Set in the process of the server.
 const SERVER: &str = "POOLHOUSE_MUX_ALLOCATIONS_SERVER";
 /// Number of counted requests.
-const REQUESTS: u64 = 20_000;
+const REQUESTS: u64 = 5_000;
 /// Maximum number of allocations of the executor's queue.
 const BESIDES: u64 = REQUESTS / 20;
 /// No step here takes longer, unless it hangs.

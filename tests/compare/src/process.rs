@@ -3,7 +3,7 @@
 
 use crate::report::Section;
 use crate::settings::Settings;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use poolhouse_fake::cql::{CqlServer, CqlServerOptions};
 use poolhouse_fake::mongo::{FakeOptions, FakeServer};
@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
 
 /// How long a real server may take to start. Cassandra takes 10 s.
@@ -90,20 +91,21 @@ impl RealServer {
 
     /// Starts one node of the Cassandra of `tests/scripts/cassandra`.
     pub(crate) fn cassandra(core: Option<u32>) -> Result<Self, String> {
-        let address = free_ports(CASSANDRA_PORTS)?;
-        Self::start("Cassandra", address, |folder| cassandra_node(core, folder, address))
+        let (jars, address) = (cassandra_jars()?, free_ports(CASSANDRA_PORTS)?);
+        Self::start("Cassandra", address, |folder| cassandra_node(core, &jars, folder, address))
     }
 
     /// Starts a cluster of Cassandra, whose nodes have this number of loopback addresses and one port.
     pub(crate) fn cassandra_cluster(nodes: u8) -> Result<Vec<Self>, String> {
-        let seed = free_ports(CASSANDRA_PORTS + u16::from(nodes))?;
+        let (jars, seed) = (cassandra_jars()?, free_ports(CASSANDRA_PORTS + u16::from(nodes))?);
         // One after another: two nodes that join at once refuse each other.
         (1..=nodes)
             .map(|node| {
                 let address = SocketAddr::from(([127, 0, 0, node], seed.port()));
                 Self::start("Cassandra", address, |folder| {
-                    let mut command = cassandra_node(None, folder, address);
-                    command.env("SEED", seed.to_string());
+                    let mut command = cassandra_node(None, &jars, folder, address);
+                    // Else a killed node forgets the writes of the last seconds.
+                    command.env("SEED", seed.to_string()).env("COMMITLOG_SYNC", "batch");
                     command.env("NODETOOL_PORT", (seed.port() + CASSANDRA_PORTS + u16::from(node) - 1).to_string());
                     command
                 })
@@ -116,7 +118,7 @@ impl RealServer {
         std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
         let mut command = command(&folder);
         command.stdin(Stdio::null());
-        let child = spawn(&mut command, &folder)?;
+        let child = spawn(&mut command, &folder).inspect_err(|_| drop(std::fs::remove_dir_all(&folder)))?;
         let mut server = Self { name, command, child, folder, address };
         server.wait_until_it_listens()?;
         Ok(server)
@@ -161,8 +163,18 @@ fn spawn(command: &mut Command, folder: &Path) -> Result<Child, String> {
 /// For clients, for other nodes, for tools.
 const CASSANDRA_PORTS: u16 = 3;
 
-fn cassandra_node(core: Option<u32>, folder: &Path, address: SocketAddr) -> Command {
-    let mut command = on_core(core, concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/cassandra"));
+const CASSANDRA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/cassandra");
+
+/// Returns the folder with the programs of Cassandra, which are installed if necessary.
+fn cassandra_jars() -> Result<String, String> {
+    let output = Command::new(CASSANDRA).output().map_err(|error| error.to_string())?;
+    let (folder, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(folder.trim().to_owned()) } else { Err(errors.trim().to_owned()) }
+}
+
+fn cassandra_node(core: Option<u32>, jars: &str, folder: &Path, address: SocketAddr) -> Command {
+    let mut command = on_core(core, CASSANDRA);
+    command.env("CASSANDRA", jars);
     command.arg(folder).args([address.ip().to_string(), address.port().to_string()]);
     command
 }
@@ -175,17 +187,27 @@ impl Drop for RealServer {
     }
 }
 
-/// Returns the first of some consecutive loopback ports that are free.
+/// Returns the first of some consecutive ports that are free on the first loopback addresses. They are
+/// below those that the system chooses for connections, which could take the port of a killed server.
 fn free_ports(count: u16) -> Result<SocketAddr, String> {
-    for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-        let address = first.local_addr().map_err(|error| error.to_string())?;
-        let is_free = |port| TcpListener::bind((address.ip(), port)).is_ok();
-        if (1..count).all(|more| address.port().checked_add(more).is_some_and(is_free)) {
-            return Ok(address);
+    let is_free = |port| (1..=3).all(|last| TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), port)).is_ok());
+    let start = u16::try_from(std::process::id() % 10_000).unwrap_or_default();
+    let candidates = (0..1_000).map(|step| 12_000 + (start + 10 * step) % 18_000);
+    let first = candidates.into_iter().find(|&first| (first..first + count).all(is_free));
+    first.map(|first| SocketAddr::from(([127, 0, 0, 1], first))).ok_or_else(|| "no free ports".to_owned())
+}
+
+/// Returns the lines of an output as they are printed.
+pub(crate) fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
         }
-    }
-    Err("no free ports".to_owned())
+    });
+    lines
 }
 
 /// Returns a command that runs a program on one core, or on any.

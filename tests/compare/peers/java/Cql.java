@@ -1,6 +1,7 @@
 import com.datastax.driver.core.Cluster;
 import com.datastax.driver.core.HostDistance;
 import com.datastax.driver.core.PoolingOptions;
+import com.datastax.driver.core.PreparedStatement;
 import com.datastax.driver.core.Session;
 
 /** The DataStax driver: see ../README.md. */
@@ -21,6 +22,7 @@ final class Cql {
             .withoutJMXReporting()
             .build();
         Session session = cluster.connect();
-        Peer.run(() -> session.execute("SELECT release_version FROM system.local").one().getString(0));
+        PreparedStatement statement = session.prepare("SELECT release_version FROM system.local");
+        Peer.run(() -> session.execute(statement.bind()).one().getString(0));
     }
 }

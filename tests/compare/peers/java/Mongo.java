@@ -10,6 +10,6 @@ final class Mongo {
     public static void main(String[] words) throws InterruptedException {
         MongoClient client = MongoClients.create("mongodb://" + words[0]);
         MongoDatabase admin = client.getDatabase("admin");
-        Peer.run(() -> admin.runCommand(new Document("ping", 1)));
+        Peer.run(() -> admin.runCommand(new Document("ping", 1)).get("ok"));
     }
 }

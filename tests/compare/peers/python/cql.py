@@ -7,4 +7,5 @@ from cassandra.cluster import Cluster
 
 host, port = sys.argv[1].split(":")
 session = Cluster([host], port=int(port)).connect()
-peer.run(lambda: session.execute("SELECT release_version FROM system.local").one())
+statement = session.prepare("SELECT release_version FROM system.local")
+peer.run(lambda: session.execute(statement).one().release_version)

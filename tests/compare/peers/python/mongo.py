@@ -6,4 +6,4 @@ import peer
 from pymongo import MongoClient
 
 admin = MongoClient("mongodb://" + sys.argv[1]).admin
-peer.run(lambda: admin.command("ping"))
+peer.run(lambda: admin.command("ping")["ok"])

@@ -1,8 +1,10 @@
 """Runs the rounds of a client: see ../README.md."""
 
+import os
 import sys
 import threading
 import time
+import traceback
 
 
 def run(command):
@@ -15,22 +17,29 @@ def run(command):
 
 
 def round_of(command, tasks, duration):
-    begun = time.perf_counter()
     waits = [[] for _ in range(tasks)]
+    begun = []
+    barrier = threading.Barrier(tasks, action=lambda: begun.append(time.perf_counter()))
 
     def work(own):
-        start = time.perf_counter()
-        while start - begun < duration:
-            command()
-            end = time.perf_counter()
-            own.append(end - start)
-            start = end
+        try:
+            barrier.wait()
+            start = begun[0]
+            while start - begun[0] < duration:
+                command()
+                end = time.perf_counter()
+                own.append(end - start)
+                start = end
+        except Exception:
+            traceback.print_exc()
+            os._exit(1)
 
     threads = [threading.Thread(target=work, args=(own,)) for own in waits]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - begun[0]
+    print(sum(map(len, waits)), seconds, flush=True)
     every = sorted(wait * 1e6 for own in waits for wait in own)
-    print(len(every), seconds, *(every[int(share * (len(every) - 1))] for share in (0.5, 0.99)), flush=True)
+    print(*(every[int(share * (len(every) - 1))] for share in (0.5, 0.99)), flush=True)

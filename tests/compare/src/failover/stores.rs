@@ -17,7 +17,7 @@ use std::time::Instant;
 
 const TASKS: usize = 64;
 /// The write that the planted client loses.
-const LOST: i64 = 500;
+pub(super) const LOST: i64 = 500;
 /// The pause of a task after an error.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -131,8 +131,8 @@ pub(crate) fn run(name: &str, contact: SocketAddr) {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
             let store = runtime.block_on(Scylla::connect(contact));
             let shared = Arc::new(Shared::new());
-            for _ in 0..TASKS {
-                drop(runtime.spawn(work(store.clone(), Arc::clone(&shared))));
+            for task in 0..TASKS {
+                drop(runtime.spawn(work(store.clone(), Arc::clone(&shared), task)));
             }
             shared.outcome_at_the_end()
         }
@@ -144,8 +144,8 @@ pub(crate) fn run(name: &str, contact: SocketAddr) {
 fn on_smol(contact: SocketAddr, name: &'static str) -> Outcome {
     let store = smol::block_on(Poolhouse::connect(contact, name));
     let shared = Arc::new(Shared::new());
-    for _ in 0..TASKS {
-        smol::spawn(work(store.clone(), Arc::clone(&shared))).detach();
+    for task in 0..TASKS {
+        smol::spawn(work(store.clone(), Arc::clone(&shared), task)).detach();
     }
     shared.outcome_at_the_end()
 }
@@ -154,36 +154,56 @@ fn on_smol(contact: SocketAddr, name: &'static str) -> Outcome {
 struct Shared {
     next: AtomicI64,
     has_ended: AtomicBool,
-    /// The outcome so far, and the time of the last success.
-    outcome: Mutex<(Outcome, Instant)>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The outcome so far.
+    outcome: Outcome,
+    last_success: Instant,
+    /// The begin of the operation of each task.
+    running: [Option<Instant>; TASKS],
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 impl Shared {
     fn new() -> Self {
-        let outcome = Mutex::new((Outcome::default(), Instant::now()));
-        Self { next: AtomicI64::new(0), has_ended: AtomicBool::new(false), outcome }
+        let state = State { outcome: Outcome::default(), last_success: Instant::now(), running: [None; TASKS] };
+        Self { next: AtomicI64::new(0), has_ended: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
-    /// Waits for the end of the standard input. An operation that is in progress then does not count: it
-    /// is not acknowledged.
+    /// Waits for the end of the standard input. A write that is in progress then is not acknowledged.
     fn outcome_at_the_end(&self) -> Outcome {
         println!("ready");
         let mut sink = [0; 64];
         while std::io::stdin().read(&mut sink).is_ok_and(|count| count > 0) {}
         self.has_ended.store(true, Ordering::Relaxed);
-        core::mem::take(&mut self.outcome.lock().expect("no panic").0)
+        let state = &mut *self.state.lock().expect("no panic");
+        let (now, mut outcome) = (Instant::now(), core::mem::take(&mut state.outcome));
+        outcome.gap_ms = outcome.gap_ms.max(ms(now - state.last_success));
+        let running = state.running.iter().flatten().map(|begun| ms(now - *begun));
+        outcome.slowest_ms = running.fold(outcome.slowest_ms, f64::max);
+        outcome
     }
 
-    /// Records an operation that began at this time.
-    fn ended<T>(&self, begun: Instant, result: &Result<T, String>, record: impl FnOnce(&mut Outcome, bool)) {
+    /// Records that a task begins an operation.
+    fn begins(&self, task: usize) {
+        self.state.lock().expect("no panic").running[task] = Some(Instant::now());
+    }
+
+    /// Records the end of a task's operation.
+    fn ended<T>(&self, task: usize, result: &Result<T, String>, record: impl FnOnce(&mut Outcome, bool)) {
+        let State { outcome, last_success, running } = &mut *self.state.lock().expect("no panic");
         let now = Instant::now();
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let (outcome, last) = &mut *self.outcome.lock().expect("no panic");
-        outcome.slowest_ms = outcome.slowest_ms.max(ms(now - begun));
+        let took = running[task].take().map_or(0.0, |begun| ms(now - begun));
+        outcome.slowest_ms = outcome.slowest_ms.max(took);
         match result {
             Ok(_) => {
-                outcome.gap_ms = outcome.gap_ms.max(ms(now.saturating_duration_since(*last)));
-                *last = now;
+                outcome.gap_ms = outcome.gap_ms.max(ms(now - *last_success));
+                *last_success = now;
             }
             Err(error) if outcome.error.is_none() => outcome.error = Some(error.clone()),
             Err(_) => {}
@@ -192,12 +212,12 @@ impl Shared {
     }
 }
 
-async fn work(store: impl Store, shared: Arc<Shared>) {
+async fn work(store: impl Store, shared: Arc<Shared>, task: usize) {
     while !shared.has_ended.load(Ordering::Relaxed) {
         let id = shared.next.fetch_add(1, Ordering::Relaxed);
-        let begun = Instant::now();
+        shared.begins(task);
         let written = store.write(id).await;
-        shared.ended(begun, &written, |outcome, is_done| match is_done {
+        shared.ended(task, &written, |outcome, is_done| match is_done {
             true => outcome.acknowledged.push(id),
             false => outcome.failed_writes += 1,
         });
@@ -205,10 +225,10 @@ async fn work(store: impl Store, shared: Arc<Shared>) {
             store.sleep(PAUSE).await;
             continue;
         }
-        let begun = Instant::now();
+        shared.begins(task);
         let read = store.read(id).await;
         let is_missing = read == Ok(false);
-        shared.ended(begun, &read, |outcome, is_done| match is_done {
+        shared.ended(task, &read, |outcome, is_done| match is_done {
             true => (outcome.reads, outcome.missing) = (outcome.reads + 1, outcome.missing + u64::from(is_missing)),
             false => outcome.failed_reads += 1,
         });

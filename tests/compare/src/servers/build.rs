@@ -19,12 +19,15 @@ pub(super) fn go(name: &str) -> Result<Vec<OsString>, String> {
 
 pub(super) fn java(class: &str) -> Result<Vec<OsString>, String> {
     let (jars, classes) = (target()?.join("jars"), target()?.join("classes"));
-    if !jars.is_dir() {
-        let part = jars.with_extension("part");
+    let (pom, copy) = (sources("java").join("pom.xml"), jars.join("pom.xml"));
+    let read = |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    if read(&copy).ok() != Some(read(&pom)?) {
+        let _ = std::fs::remove_dir_all(&jars);
         let mut maven = Command::new("mvn");
-        maven.args(["-q", "-B", "-f"]).arg(sources("java").join("pom.xml")).arg("dependency:copy-dependencies");
-        run(maven.arg(format!("-DoutputDirectory={}", part.display())))?;
-        std::fs::rename(&part, &jars).map_err(|error| error.to_string())?;
+        maven.args(["-q", "-B", "-f"]).arg(&pom).arg("dependency:copy-dependencies");
+        run(maven.arg(format!("-DoutputDirectory={}", jars.display())))?;
+        // Copied last: without it, the folder is incomplete.
+        std::fs::copy(&pom, &copy).map_err(|error| error.to_string())?;
     }
     let path = format!("{}/*:{}", jars.display(), classes.display());
     let mut compiler = Command::new("javac");

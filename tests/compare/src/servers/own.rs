@@ -1,19 +1,19 @@
 //! The clients that are part of this program, as processes of `peers/README.md`.
 
 use crate::clients::official;
-use crate::measure::Waits;
+use crate::measure::quantile;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::num::NonZeroUsize;
 use core::time::Duration;
 use mongodb::bson::doc;
-use poolhouse_smol::mux::cql::Consistency;
-use poolhouse_smol::mux::{HostOptions, MuxOptions, Session, SessionOptions};
+use poolhouse_smol::mux::cql::{Consistency, Parameters};
+use poolhouse_smol::mux::{HostOptions, MuxOptions, RequestOptions, Session, SessionOptions, Statement};
 use poolhouse_smol::{Client, ClientOptions};
 use scylla::client::PoolSize;
 use scylla::client::session::Session as Scylla;
 use scylla::client::session_builder::SessionBuilder;
-use std::io::Write;
+use scylla::statement::prepared::PreparedStatement;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
@@ -38,15 +38,20 @@ impl Sends for mongodb::Client {
     }
 }
 
-impl Sends for Session {
+impl Sends for (Session, Statement) {
     async fn send(&self) {
-        self.query(STATEMENT, Consistency::One).await.expect("answered");
+        let (parameters, options) = (Parameters::new(Consistency::LocalOne), RequestOptions::default());
+        let reply = self.0.execute(&self.1, parameters, options).await.expect("answered");
+        let rows: Vec<(&str,)> = reply.rows_as().expect("a text");
+        assert_eq!(rows.len(), 1);
     }
 }
 
-impl Sends for Arc<Scylla> {
+impl Sends for (Arc<Scylla>, PreparedStatement) {
     async fn send(&self) {
-        self.query_unpaged(STATEMENT, ()).await.expect("answered");
+        let reply = self.0.execute_unpaged(&self.1, ()).await.expect("answered");
+        let rows = reply.into_rows_result().expect("rows");
+        let _: (&str,) = rows.single_row().expect("a text");
     }
 }
 
@@ -72,14 +77,18 @@ pub(crate) fn run(name: &str, server: SocketAddr) {
                 new_connection_threshold: most,
             };
             let mux = MuxOptions { local, ..MuxOptions::DEFAULT };
-            on_smol(&Session::new(SessionOptions::new([server.to_string()]).mux(mux)).expect("a session"));
+            let options = SessionOptions::contact_points([server.to_string()]).mux(mux);
+            let session = Session::new(options).expect("a session");
+            let statement = smol::block_on(session.prepare(STATEMENT)).expect("a statement");
+            on_smol(&(session, statement));
         }
         "cql-scylla" => {
             let runtime = runtime();
             let building = SessionBuilder::new().known_node_addr(server);
             let building = building.pool_size(PoolSize::PerHost(NonZeroUsize::MIN));
             let session = runtime.block_on(building.build()).expect("a session");
-            on_tokio(&runtime, &Arc::new(session));
+            let statement = runtime.block_on(session.prepare(STATEMENT)).expect("a statement");
+            on_tokio(&runtime, &(Arc::new(session), statement));
         }
         other => panic!("unknown client {other}"),
     }
@@ -90,9 +99,9 @@ fn on_smol(client: &impl Sends) {
     rounds(|tasks, end| {
         let running: Vec<_> = (0..tasks).map(|_| smol::spawn(work(client.clone(), end))).collect();
         smol::future::block_on(async {
-            let mut all = Waits::new();
+            let mut all = Vec::new();
             for task in running {
-                all.merge(&task.await);
+                all.push(task.await);
             }
             all
         })
@@ -104,30 +113,30 @@ fn on_tokio(runtime: &Runtime, client: &impl Sends) {
     rounds(|tasks, end| {
         let running: Vec<_> = (0..tasks).map(|_| runtime.spawn(work(client.clone(), end))).collect();
         runtime.block_on(async {
-            let mut all = Waits::new();
+            let mut all = Vec::new();
             for task in running {
-                all.merge(&task.await.expect("no panic"));
+                all.push(task.await.expect("no panic"));
             }
             all
         })
     });
 }
 
-/// Sends commands, one after another, until the end of the round. Returns their times.
-async fn work(client: impl Sends, end: Instant) -> Waits {
-    let mut waits = Waits::new();
+/// Sends commands, one after another, until the end of the round. Returns their times in microseconds.
+async fn work(client: impl Sends, end: Instant) -> Vec<f64> {
+    let mut waits = Vec::new();
     let mut start = Instant::now();
     while start < end {
         client.send().await;
         let now = Instant::now();
-        waits.add(now - start);
+        waits.push((now - start).as_secs_f64() * 1e6);
         start = now;
     }
     waits
 }
 
 /// Reads the rounds from the standard input, and prints their figures.
-fn rounds(round: impl Fn(u32, Instant) -> Waits) {
+fn rounds(round: impl Fn(u32, Instant) -> Vec<Vec<f64>>) {
     println!("ready");
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let words = line.split_once(' ').expect("a number of tasks, and milliseconds");
@@ -135,8 +144,8 @@ fn rounds(round: impl Fn(u32, Instant) -> Waits) {
         let duration = Duration::from_millis(words.1.parse().expect("milliseconds"));
         let begun = Instant::now();
         let waits = round(tasks, begun + duration);
-        let us = |share| waits.quantile_ns(share) / 1e3;
-        println!("{} {} {} {}", waits.total, begun.elapsed().as_secs_f64(), us(0.5), us(0.99));
-        std::io::stdout().flush().expect("a pipe");
+        println!("{} {}", waits.iter().map(Vec::len).sum::<usize>(), begun.elapsed().as_secs_f64());
+        let mut all = waits.concat();
+        println!("{} {}", quantile(&mut all, 0.5), quantile(&mut all, 0.99));
     }
 }

@@ -1,10 +1,11 @@
 //! The process of a client: see `peers/README.md`.
 
+use crate::process::lines;
 use crate::settings::Settings;
 use core::time::Duration;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 /// How long a client may take beyond the time of a round, and to connect.
@@ -17,6 +18,7 @@ const TICKS: f64 = 100.0;
 pub(super) struct Peer {
     child: Child,
     lines: Receiver<String>,
+    errors: Receiver<String>,
     pub(super) first_reply_ms: f64,
 }
 
@@ -43,27 +45,24 @@ impl Peer {
     /// Starts a client and waits for its first reply.
     pub(super) fn start(mut command: Command) -> Result<Self, String> {
         let begun = Instant::now();
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| format!("the program does not run: {error}"))?;
-        let output = child.stdout.take().ok_or("the program has no standard output")?;
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut peer = Self { child, lines, first_reply_ms: 0.0 };
+        let output = lines(child.stdout.take().ok_or("the program has no standard output")?);
+        let errors = lines(child.stderr.take().ok_or("the program has no standard error")?);
+        let mut peer = Self { child, lines: output, errors, first_reply_ms: 0.0 };
         let line = peer.line(PATIENCE)?;
         peer.first_reply_ms = begun.elapsed().as_secs_f64() * 1e3;
         if line == "ready" { Ok(peer) } else { Err(format!("the program is not ready: {line}")) }
     }
 
     fn line(&mut self, limit: Duration) -> Result<String, String> {
-        self.lines.recv_timeout(limit).map_err(|error| {
-            let ended = self.child.try_wait().ok().flatten();
-            ended.map_or_else(|| format!("no line within {limit:?} ({error})"), |status| format!("it ended: {status}"))
+        self.lines.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("no line within {limit:?}"),
+            RecvTimeoutError::Disconnected => {
+                let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                let why = self.errors.iter().filter(|line| !line.trim().is_empty()).last().unwrap_or_default();
+                format!("it ended ({status}): {why}")
+            }
         })
     }
 
@@ -72,21 +71,19 @@ impl Peer {
         let before = self.cpu_us()?;
         let input = self.child.stdin.as_mut().ok_or("the program has no standard input")?;
         writeln!(input, "{tasks} {milliseconds}").map_err(|error| format!("the program has ended: {error}"))?;
-        let line = self.line(PATIENCE + Duration::from_millis(milliseconds as u64))?;
+        let [commands, seconds] = self.figures(PATIENCE + Duration::from_millis(milliseconds as u64))?;
         let after = self.cpu_us()?;
-        let figures: Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
-        let Ok([commands, seconds, p50_us, p99_us]) = figures.as_deref() else {
-            return Err(format!("the program has printed {line:?}"));
-        };
+        let [p50_us, p99_us] = self.figures(PATIENCE)?;
         let (user_us, system_us) = ((after.0 - before.0) / commands, (after.1 - before.1) / commands);
-        Ok(Round {
-            rate: commands / seconds,
-            p50_us: *p50_us,
-            p99_us: *p99_us,
-            user_us,
-            system_us,
-            commands: *commands,
-        })
+        Ok(Round { rate: commands / seconds, p50_us, p99_us, user_us, system_us, commands })
+    }
+
+    /// Reads a line with two figures.
+    fn figures(&mut self, limit: Duration) -> Result<[f64; 2], String> {
+        let line = self.line(limit)?;
+        let figures: Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
+        let figures = figures.ok().and_then(|figures| figures.try_into().ok());
+        figures.ok_or_else(|| format!("the program has printed {line:?}"))
     }
 
     fn read_proc(&self, file: &str) -> Result<String, String> {

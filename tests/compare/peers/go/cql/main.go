@@ -11,13 +11,13 @@ import (
 
 func main() {
 	cluster := gocql.NewCluster(os.Args[1])
-	// As the others: one connection, and the consistency that one node can have.
+	// As the others.
 	cluster.NumConns = 1
-	cluster.Consistency = gocql.One
 	session, err := cluster.CreateSession()
 	if err != nil {
 		log.Fatal(err)
 	}
+	// gocql prepares each statement.
 	peer.Run(func() error {
 		var version string
 		return session.Query("SELECT release_version FROM system.local").Scan(&version)

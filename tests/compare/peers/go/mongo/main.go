@@ -19,6 +19,7 @@ func main() {
 	}
 	admin := client.Database("admin")
 	peer.Run(func() error {
-		return admin.RunCommand(context.Background(), bson.D{{Key: "ping", Value: 1}}).Err()
+		var reply bson.M
+		return admin.RunCommand(context.Background(), bson.D{{Key: "ping", Value: 1}}).Decode(&reply)
 	})
 }

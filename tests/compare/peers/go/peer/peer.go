@@ -44,11 +44,16 @@ func round(command func() error, tasks int, duration time.Duration) {
 	}
 	running.Wait()
 	seconds := time.Since(begun).Seconds()
+	count := 0
+	for _, some := range waits {
+		count += len(some)
+	}
+	fmt.Println(count, seconds)
 	var all []time.Duration
 	for _, some := range waits {
 		all = append(all, some...)
 	}
 	sort.Slice(all, func(one, other int) bool { return all[one] < all[other] })
 	us := func(share float64) float64 { return float64(all[int(share*float64(len(all)-1))].Nanoseconds()) / 1e3 }
-	fmt.Println(len(all), seconds, us(0.5), us(0.99))
+	fmt.Println(us(0.5), us(0.99))
 }
