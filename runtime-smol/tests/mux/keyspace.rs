@@ -1,6 +1,7 @@
 //! Changes of the keyspace of a session.
 
 use super::{LONG, echo, join_all, options, run, server};
+use core::cell::Cell;
 use core::pin::pin;
 use core::time::Duration;
 use poolhouse_smol::mux::cql::{ErrorCode, Opcode};
@@ -98,7 +99,7 @@ fn requests_during_the_call_use_either_keyspace_and_none_fails() {
     let server = server();
     run(async {
         let session = Session::new(options(&[&server]).keyspace("old")).expect("a session");
-        let is_over = std::cell::Cell::new(false);
+        let is_over = Cell::new(false);
         let load = join_all((0..20).map(|_| async {
             while !is_over.get() {
                 echo(&session, "during").await.expect("it is executed");
