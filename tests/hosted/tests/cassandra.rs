@@ -196,7 +196,8 @@ async fn changed_keyspace_is_that_of_all_connections(node: &mut Cassandra) {
     read(b"of Other").await;
     eventually("the pool has grown", || session.hosts()[0].state.open == 4).await;
     read(b"of Other").await;
-    // The keyspace of a statement is that in which it was prepared.
+    // The keyspace of a statement is that in which it was prepared. It is part of its id.
+    assert_ne!(session.prepare(text).await.expect("it is prepared").id(), statement.id());
     let reply = session.execute(&statement, plain(), RequestOptions::default()).await.expect("it is executed");
     assert_eq!(Page::of(&reply).cells, [b"of shop"]);
     let before = session.hosts()[0].connections.clone();
