@@ -20,6 +20,7 @@
 //!   after `idle_timeout`, once its requests are answered. A connection that was opened at the
 //!   threshold is kept until the load is below the threshold by a quarter of it (by at least one
 //!   request, unless the threshold is 0).
+//! - **Replacement**: [`Mux::replace_connections`] retires all connections and opens others.
 //! - **Heartbeat**: a heartbeat is sent when no byte was received for `heartbeat_interval`. If it
 //!   is not answered in time, the connection is closed.
 //! - **Queue**: when all connections are busy, up to `max_queue_size` requests wait in a queue,
@@ -328,6 +329,26 @@ impl<M: MuxMemory> Mux<M> {
         self.config = config.with_streams(self.config.options().streams_per_connection);
         observer.on_event(now, &MuxEvent::PoolReconfigured { mux: self.id, config: self.config });
         self.apply_limits(now, observer);
+    }
+
+    /// Replaces all connections: those that exist take no more requests. Call it after a change of what
+    /// the driver does when it establishes a connection.
+    ///
+    /// Established connections, trashed ones included, are retired: the requests in flight on them are
+    /// answered, then they are closed. Connections that the driver is establishing are abandoned. A
+    /// connection whose `Establish` was not polled stays, because the driver has not begun it. The pause
+    /// after a failure to establish ends, because its cause may be gone. Requests wait until one of the
+    /// others is established.
+    ///
+    /// Cost: O(connections). Owes a `Close` for each connection without requests, and an `Establish` for
+    /// each that the load requires.
+    /// Events: `ConnectionRetired`, `ConnectionClosed`, `ConnectionCreated`.
+    pub fn replace_connections(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        let now = self.advance(now);
+        self.down = None;
+        self.retire_all(now, observer);
+        self.open_needed(now, false, observer);
+        self.fail_if_down(now, observer);
     }
 
     /// Closes the pool permanently: closes every connection, with the requests on it, and fails

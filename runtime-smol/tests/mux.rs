@@ -2,6 +2,9 @@
 
 #![allow(missing_docs, reason = "a test")]
 
+#[path = "mux/keyspace.rs"]
+mod keyspace;
+
 use core::time::Duration;
 use futures_lite_join::join_all;
 use poolhouse_smol::Event;

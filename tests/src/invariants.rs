@@ -118,7 +118,7 @@
 //!   limit, and one heartbeat.
 //! - M2: a reply answers the request that has its id; any other reply closes the connection.
 //! - M3: the id of an abandoned request stays reserved until its late reply; a connection with too
-//!   many of them, or with an old generation, is retired.
+//!   many of them, or from before a replacement of all connections, is retired.
 //! - M4: a request ends once, with the outcome that its connection or the queue gave it.
 //! - M5: no request waits while a connection accepts requests or may be opened.
 //! - M6: a connection takes the steps of its life in order; after the close of the pool nothing is

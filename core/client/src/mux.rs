@@ -22,6 +22,7 @@
 //! [`Session::prepare`] and [`Session::execute`] use prepared statements, whose values
 //! [`Statement::bind`] serializes, in the same way, and prepare
 //! them again on hosts that do not have them. [`Session::pages`] is a stream of the pages of a result.
+//! [`Session::use_keyspace`] changes the keyspace of statements that name none.
 //!
 //! The steps of one request: [`Session::request`] changes a host under its lock: the pool grants a
 //! stream id, and the envelope is appended to the connection's output. The connection's task wakes,
@@ -31,6 +32,7 @@
 mod control;
 mod error;
 mod host;
+mod keyspace;
 mod link;
 mod options;
 mod pages;
@@ -47,7 +49,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use error::{Rejection, RejectionReason, RequestError, ServerError};
+pub use error::{KeyspaceError, Rejection, RejectionReason, RequestError, ServerError};
 pub use options::{CqlCredential, CqlHost, LOWER_VERSION_FOR, PORT_DEFAULT, SessionOptions};
 pub use pages::{Paged, Pages};
 pub use poolhouse_core::cluster::{ClusterEvent, ClusterOptions, ClusterQuery};
@@ -109,6 +111,8 @@ struct Shared<P: Platform> {
     hosts: Mutex<Arc<Hosts>>,
     /// The pool options in force.
     mux: Mutex<MuxOptions>,
+    /// The keyspace of new connections. Locked before a host, not after it.
+    keyspace: Mutex<Option<Arc<str>>>,
     /// Counts query plans. Each plan begins at the next host.
     turns: AtomicUsize,
     /// Counts the plans of speculative requests: their attempts also count in `turns`.
@@ -185,6 +189,7 @@ impl<P: Platform> Session<P> {
             closing: Event::new(),
             hosts: Mutex::default(),
             mux: Mutex::new(options.mux),
+            keyspace: Mutex::new(options.keyspace.as_deref().map(Arc::from)),
             turns: AtomicUsize::new(0),
             speculations: AtomicUsize::new(0),
             events,
@@ -205,8 +210,8 @@ impl<P: Platform> Session<P> {
         Ok(Self { inner: Arc::new(Inner { shared, tasks }) })
     }
 
-    /// Returns the options with which the session was created. The options of its pools and its
-    /// hosts may have changed since then.
+    /// Returns the options with which the session was created. The options of its pools, its hosts
+    /// and its keyspace may have changed since then.
     #[must_use]
     pub fn options(&self) -> &SessionOptions {
         &self.inner.shared.options

@@ -13,6 +13,8 @@ pub enum MuxClosed {
     Idle,
     /// Too many of its stream ids were reserved for late replies.
     Worn,
+    /// All connections of the pool were replaced.
+    Replaced,
     /// It failed.
     Error(Cause),
     /// The pool was closed, or its host is ignored.
@@ -76,7 +78,7 @@ pub enum MuxEvent {
         conn: MuxConnId,
     },
     /// A connection takes no more requests: too many of its stream ids are reserved for late
-    /// replies, or the host is ignored.
+    /// replies, all connections are replaced, or the host is ignored.
     ConnectionRetired {
         /// The pool.
         mux: MuxId,
@@ -284,6 +286,7 @@ impl fmt::Display for MuxEvent {
                 match reason {
                     MuxClosed::Idle => f.write_str(": idle"),
                     MuxClosed::Worn => f.write_str(": worn"),
+                    MuxClosed::Replaced => f.write_str(": replaced"),
                     MuxClosed::Error(cause) => write!(f, ": {cause}"),
                     MuxClosed::PoolClosed => f.write_str(": pool closed"),
                 }?;

@@ -20,6 +20,8 @@ pub(super) struct MuxConnSlot {
     pub(super) in_flight: u32,
     /// Whether a reply was received on this connection.
     pub(super) answered: bool,
+    /// Whether it was retired because all connections are replaced.
+    pub(super) is_replaced: bool,
     pub(super) heartbeat: Option<Heartbeat>,
 }
 

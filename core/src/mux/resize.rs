@@ -97,6 +97,7 @@ impl<M: MuxMemory> Mux<M> {
             received_at: now,
             in_flight: 0,
             answered: false,
+            is_replaced: false,
             heartbeat: None,
         };
         let key = self.conns.insert(conn::OWES_ESTABLISH, slot)?;
@@ -214,6 +215,19 @@ impl<M: MuxMemory> Mux<M> {
         self.close_if_empty(now, index, observer);
     }
 
+    /// Retires all established connections, and abandons those that the driver is establishing.
+    pub(super) fn retire_all(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        while let Some(index) = self.conns.front(conn::ESTABLISHING) {
+            self.drop_conn(now, index, MuxClosed::Replaced, observer);
+        }
+        for list in [conn::OPEN, conn::TRASHED] {
+            while let Some(index) = self.conns.front(list) {
+                self.conns.get_mut(index).is_replaced = true;
+                self.retire(now, index, observer);
+            }
+        }
+    }
+
     /// Closes a retired or expired connection that has no requests.
     pub(super) fn close_if_empty(&mut self, now: Instant, index: u32, observer: &mut impl Observer<MuxEvent>) {
         let slot = self.conns.get(index);
@@ -222,7 +236,11 @@ impl<M: MuxMemory> Mux<M> {
         }
         match self.conns.list_of(index) {
             conn::RETIRED => {
-                let reason = if self.config.host().is_none() { MuxClosed::PoolClosed } else { MuxClosed::Worn };
+                let reason = match self.config.host() {
+                    None => MuxClosed::PoolClosed,
+                    Some(_) if slot.is_replaced => MuxClosed::Replaced,
+                    Some(_) => MuxClosed::Worn,
+                };
                 self.drop_conn(now, index, reason, observer);
             }
             conn::TRASHED if slot.until <= now => self.drop_conn(now, index, MuxClosed::Idle, observer),

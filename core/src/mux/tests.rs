@@ -8,6 +8,7 @@ mod chances;
 mod edges;
 mod equality;
 mod pressure;
+mod replacement;
 mod report;
 mod scarce;
 

@@ -40,6 +40,9 @@ fn main() -> ExitCode {
             .skip_if(cassandra::available().err())
             .case("all_versions_and_compressions_are_accepted", || on_node(all_versions_and_compressions_are_accepted))
             .case("statements_use_the_keyspace_of_the_session", || on_node(statements_use_the_keyspace_of_the_session))
+            .case("changed_keyspace_is_that_of_all_connections", || {
+                on_node(changed_keyspace_is_that_of_all_connections)
+            })
             .case("large_values_are_stored_and_read", || on_node(large_values_are_stored_and_read))
             .case("result_is_read_in_pages", || on_node(result_is_read_in_pages))
             .case("prepared_statement_is_executed", || on_node(prepared_statement_is_executed))
@@ -159,6 +162,60 @@ async fn statements_use_the_keyspace_of_the_session(node: &mut Cassandra) {
     let error = session.query("SELECT key FROM local", Consistency::One).await.expect_err("there is no keyspace");
     assert!(error.to_string().contains("absent"), "{error}");
     assert!(Session::new(options(node).keyspace("sys tem")).is_err());
+}
+
+async fn changed_keyspace_is_that_of_all_connections(node: &mut Cassandra) {
+    const COUNT: usize = 64;
+    let first = session(node);
+    create_table(&first, "moved").await;
+    let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    execute(&first, &format!("CREATE KEYSPACE IF NOT EXISTS \"Other\" WITH replication = {replication}")).await;
+    execute(&first, "CREATE TABLE IF NOT EXISTS \"Other\".moved (id int PRIMARY KEY, what text)").await;
+    execute(&first, "INSERT INTO shop.moved (id, what) VALUES (1, 'of shop')").await;
+    execute(&first, "INSERT INTO \"Other\".moved (id, what) VALUES (1, 'of Other')").await;
+    let local = HostOptions {
+        core_connections: 2,
+        max_connections: 4,
+        max_requests_per_connection: 4,
+        new_connection_threshold: 3,
+    };
+    let options = options(node).mux(MuxOptions { local, ..MuxOptions::DEFAULT }).keyspace("shop");
+    let session = Session::new(options).expect("valid options");
+    eventually("two connections are open", || session.hosts()[0].state.open == 2).await;
+    let text = "SELECT what FROM moved WHERE id = 1";
+    let read = async |expected: &[u8]| {
+        let requests = vec![Request::Query { text, parameters: plain() }; COUNT];
+        for reply in session.request_all(&requests).await {
+            assert_eq!(Page::of(&reply.expect("the table is in the keyspace")).cells, [expected]);
+        }
+    };
+    let statement = session.prepare(text).await.expect("it is prepared");
+    session.use_keyspace("Other").await.expect("it exists");
+    assert_eq!(session.keyspace().as_deref(), Some("Other"));
+    // The load of these requests requires more connections.
+    read(b"of Other").await;
+    eventually("the pool has grown", || session.hosts()[0].state.open == 4).await;
+    read(b"of Other").await;
+    // The keyspace of a statement is that in which it was prepared. It is part of its id.
+    assert_ne!(session.prepare(text).await.expect("it is prepared").id(), statement.id());
+    let reply = session.execute(&statement, plain(), RequestOptions::default()).await.expect("it is executed");
+    assert_eq!(Page::of(&reply).cells, [b"of shop"]);
+    let before = session.hosts()[0].connections.clone();
+    for name in ["absent", "other"] {
+        let error = session.use_keyspace(name).await.expect_err("there is no such keyspace");
+        let RequestError::Keyspace(error) = error else { panic!("{error:?}") };
+        assert_eq!((&*error.keyspace, error.address), (name, Some(node.address().to_string())));
+        assert!(error.message.contains(name), "{}", error.message);
+    }
+    assert_eq!(session.hosts()[0].connections, before);
+    read(b"of Other").await;
+    node.shutdown().expect("it ends");
+    eventually("the connections are closed", || session.hosts()[0].state.open == 0).await;
+    node.restart().expect("it starts again");
+    used_again(&session).await;
+    read(b"of Other").await;
+    session.use_keyspace("shop").await.expect("it exists");
+    read(b"of shop").await;
 }
 
 async fn large_values_are_stored_and_read(node: &mut Cassandra) {

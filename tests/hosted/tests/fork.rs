@@ -581,6 +581,8 @@ fn session_is_inert<P: Platform + Default>() {
             assert!(matches!(at_once(echo(&session, "inherited")), Err(RequestError::Forked)));
             let results = at_once(session.request_all(&[Request::Options, Request::Options]));
             assert!(matches!(*results, [Err(RequestError::Forked), Err(RequestError::Forked)]));
+            assert!(matches!(at_once(session.use_keyspace("shop")), Err(RequestError::Forked)));
+            assert_eq!(session.keyspace(), None);
             assert!(session.hosts().is_empty());
             assert!(matches!(
                 session.set_hosts(&session.options().hosts),

@@ -111,6 +111,7 @@ pub struct Conn {
     created: u64,
     heard: u64,
     answered: bool,
+    replaced: bool,
     until: u64,
     heartbeat: Option<Heartbeat>,
 }
@@ -535,6 +536,7 @@ impl Model {
             created: self.now,
             heard: self.now,
             answered: false,
+            replaced: false,
             until: END,
             heartbeat: None,
         });
@@ -647,8 +649,8 @@ impl Model {
             return;
         }
         if conn.place == Place::Retired {
-            let worn = self.host().is_some();
-            self.lose(id, if worn { MuxClosed::Worn } else { MuxClosed::PoolClosed });
+            let own = if conn.replaced { MuxClosed::Replaced } else { MuxClosed::Worn };
+            self.lose(id, if self.host().is_some() { own } else { MuxClosed::PoolClosed });
         } else if conn.place == Place::Trashed && conn.until <= now {
             self.lose(id, MuxClosed::Idle);
         }

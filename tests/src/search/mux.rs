@@ -38,6 +38,8 @@ pub enum Can {
     Due,
     /// The options change.
     Reconfigure,
+    /// All connections are replaced.
+    Replace,
 }
 
 /// A scope of the multiplexed pool.
@@ -152,6 +154,7 @@ pub fn scopes() -> Vec<Shape> {
             HEARTBEAT,
         ),
         shape("other options", still, 2, &[Can::Reconfigure], TRASHED | RETIRED),
+        shape("replaced connections", still, 2, &[Can::Replace, Can::Reconfigure], TRASHED | RESURRECTED | RETIRED),
     ]
 }
 
@@ -182,6 +185,8 @@ pub enum Input {
     Due,
     /// The server becomes more distant, with one connection; ignored; or local again.
     Reconfigure(Distance),
+    /// All connections are replaced.
+    Replace,
 }
 
 /// A multiplexed pool with its model, and the state of the simulated driver.
@@ -307,6 +312,9 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
         if self.0.can(Can::Due) && state.mux.poll_timeout().is_some() {
             inputs.push(Input::Due);
         }
+        if self.0.can(Can::Replace) {
+            inputs.push(Input::Replace);
+        }
         if self.0.can(Can::Reconfigure) {
             inputs.extend([Distance::Local, Distance::Remote, Distance::Ignored].map(Input::Reconfigure));
         }
@@ -342,6 +350,7 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
                 let options = self.0.reconfigured(distance);
                 state.mux.reconfigure(state.at(), options.validate().expect("valid options"), &mut state.log);
             }
+            Input::Replace => state.mux.replace_connections(state.at(), &mut state.log),
         }
         state.look();
         if self.0.eager {

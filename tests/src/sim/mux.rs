@@ -86,7 +86,7 @@ impl Kind {
     }
 
     const fn is_change(self) -> bool {
-        matches!(self, Self::Reconfigure | Self::Ignore | Self::Close)
+        matches!(self, Self::Reconfigure | Self::ReplaceConnections | Self::Ignore | Self::Close)
     }
 }
 

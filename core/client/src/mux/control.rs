@@ -473,7 +473,7 @@ impl<P: Platform> Shared<P> {
     }
 
     /// Runs `work` until `at`. `None` if it has not ended then.
-    async fn until<T>(&self, at: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn until<T>(&self, at: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
         match at {
             Some(at) => crate::resolver::before(self.runtime.platform(), at, work).await,
             None => Some(work.await),

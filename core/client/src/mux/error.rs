@@ -1,6 +1,7 @@
 //! Errors of a session's requests.
 
 use super::Reply;
+use super::options::KEYSPACE_RULE;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,6 +45,8 @@ pub enum RequestError {
     RepeatedPage,
     /// A value does not fit its variable. Nothing was sent.
     Bind(Box<BindError>),
+    /// The session cannot use the keyspace: [`Session::use_keyspace`](super::Session::use_keyspace).
+    Keyspace(Box<KeyspaceError>),
     /// The request cannot be encoded. Nothing was sent.
     Encode(CqlEncodeError),
     /// Only the session may send this opcode: it belongs to the handshake, or registers for events.
@@ -89,6 +92,19 @@ pub enum RejectionReason {
     Refused(ErrorCode),
 }
 
+/// A keyspace that a session cannot use. Its connections keep their keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyspaceError {
+    /// The name.
+    pub keyspace: String,
+    /// The address of the server that refused it. `None`: no keyspace can have the name, and nothing
+    /// was sent.
+    pub address: Option<String>,
+    /// The server's text, as that of a [`ServerError`].
+    pub message: String,
+}
+
 /// An error that a server returned for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -121,6 +137,7 @@ impl RequestError {
             | Self::Unexpected(_)
             | Self::RepeatedPage
             | Self::Bind(_)
+            | Self::Keyspace(_)
             | Self::Encode(_)
             | Self::Unsupported(_)
             | Self::Closed
@@ -143,7 +160,7 @@ impl RequestError {
             | Self::RepeatedPage
             | Self::Closed
             | Self::Abandoned => true,
-            Self::Bind(_) | Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
+            Self::Bind(_) | Self::Keyspace(_) | Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
         }
     }
 }
@@ -165,6 +182,7 @@ impl fmt::Display for RequestError {
             Self::Reply(error) => write!(f, "malformed response: {error}"),
             Self::Row(error) => error.fmt(f),
             Self::Bind(error) => error.fmt(f),
+            Self::Keyspace(error) => error.fmt(f),
             Self::Unexpected(opcode) => write!(f, "{opcode} is no answer to the request"),
             Self::RepeatedPage => f.write_str("the position after the page is that before it"),
             Self::Encode(error) => write!(f, "the request cannot be encoded: {error}"),
@@ -195,6 +213,7 @@ impl core::error::Error for RequestError {
                 RejectionReason::Refused(_) => None,
             },
             Self::TimedOut { .. }
+            | Self::Keyspace(_)
             | Self::Unexpected(_)
             | Self::RepeatedPage
             | Self::Unsupported(_)
@@ -232,6 +251,20 @@ impl fmt::Display for Rejection {
         }
     }
 }
+
+impl fmt::Display for KeyspaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keyspace, address, message } = self;
+        let Some(address) = address else { return write!(f, "keyspace is {keyspace:?}, but must {KEYSPACE_RULE}") };
+        write!(f, "{address} does not accept the keyspace {keyspace:?}")?;
+        if !message.is_empty() {
+            write!(f, ": {message}")?;
+        }
+        f.write_str("; create it, or pass its name in the case in which the server stores it")
+    }
+}
+
+impl core::error::Error for KeyspaceError {}
 
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

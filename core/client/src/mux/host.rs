@@ -663,6 +663,11 @@ impl Change<'_> {
         self.state.mux.handle_host_up(self.now, &mut self.observer);
     }
 
+    /// Replaces all connections: no request that begins from now on uses one that exists.
+    pub(super) fn replace_connections(&mut self) {
+        self.state.mux.replace_connections(self.now, &mut self.observer);
+    }
+
     pub(super) fn close(&mut self) {
         self.state.mux.close(self.now, &mut self.observer);
     }

@@ -42,10 +42,8 @@ const KEEP_BYTES_MAX: usize = 256 * 1024;
 /// Establishes a connection and serves it until its end.
 pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let (shared, host, conn) = (Arc::clone(&end.shared), Arc::clone(&end.host), end.conn);
-    let version = host.look(shared.now(), |_, version, _| version);
-    let lowered = |older| shared.step(&host, |change| change.lower(older));
-    let keyspace = shared.options.keyspace.as_deref();
-    let established = until_closed(&host, conn, establish(&shared, &host.address, keyspace, version, lowered)).await;
+    let keyspace = shared.keyspace();
+    let established = until_closed(&host, conn, establish_to(&shared, &host, keyspace.as_deref())).await;
     let socket = match established {
         Some(Ok(socket)) => socket,
         Some(Err(failure)) => {
@@ -123,13 +121,24 @@ pub(super) struct Established<P: Platform> {
 pub(super) struct NotEstablished {
     pub(super) cause: Cause,
     /// The server's text, or the underlying error.
-    report: Option<String>,
+    pub(super) report: Option<String>,
 }
 
 impl From<Cause> for NotEstablished {
     fn from(cause: Cause) -> Self {
         Self { cause, report: None }
     }
+}
+
+/// Establishes a connection to a host of the session. Begins with the version that the host supports.
+pub(super) async fn establish_to<P: Platform>(
+    shared: &Shared<P>,
+    host: &Arc<Host>,
+    keyspace: Option<&str>,
+) -> Result<Established<P>, NotEstablished> {
+    let version = host.look(shared.now(), |_, version, _| version);
+    let lowered = |older| shared.step(host, |change| change.lower(older));
+    establish(shared, &host.address, keyspace, version, lowered).await
 }
 
 /// Connects and performs the handshake. Repeats both with older versions until the server supports

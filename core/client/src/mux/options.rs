@@ -33,6 +33,9 @@ pub const LOWER_VERSION_FOR: Duration = Duration::from_secs(600);
 /// Limit on the number of hosts; larger than any cluster.
 const HOSTS_MAX: usize = 4096;
 
+/// The rule for the name of a keyspace: a phrase that follows "must".
+pub(super) const KEYSPACE_RULE: &str = "be 1 to 48 ASCII letters, digits and underscores";
+
 /// The STARTUP options that the session itself sets.
 const OWN_STARTUP_OPTIONS: [&str; 4] = ["COMPRESSION", "CQL_VERSION", "DRIVER_NAME", "DRIVER_VERSION"];
 
@@ -125,7 +128,7 @@ pub struct SessionOptions {
     pub startup_options: Vec<(String, String)>,
     /// The keyspace of statements that name none: 1 to 48 ASCII letters, digits and underscores, in the
     /// case in which the server stores them. No connection for requests is established while it does
-    /// not exist. Default none.
+    /// not exist. [`Session::use_keyspace`](super::Session::use_keyspace) changes it. Default none.
     pub keyspace: Option<String>,
     /// Encryption of TCP connections. Default none.
     #[cfg(feature = "tls")]
@@ -273,8 +276,7 @@ impl SessionOptions {
         }
         self.check_startup()?;
         if let Some(name) = self.keyspace.as_deref().filter(|name| !is_keyspace_name(name)) {
-            let rule = "be 1 to 48 ASCII letters, digits and underscores";
-            return Err(OptionError::new("keyspace", name, rule).into());
+            return Err(OptionError::new("keyspace", name, KEYSPACE_RULE).into());
         }
         #[cfg(feature = "tls")]
         self.tls.as_ref().map_or(Ok(()), TlsOptions::check)?;

@@ -157,7 +157,7 @@ impl<P: Platform> Session<P> {
     /// Prepares a statement on the next host of the query plan. Other hosts prepare it when they
     /// execute it first.
     ///
-    /// - `text`: with the keyspace in the name of the table, unless the session's options have one.
+    /// - `text`: with the keyspace in the name of the table, unless the session has one.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl<P: Platform> Session<P> {
     /// # Errors
     ///
     /// As [`Session::request`]. [`ErrorCode::UNPREPARED`]: the host has prepared the statement with
-    /// another id, or has forgotten it at once.
+    /// another id, as after [`Session::use_keyspace`], or has forgotten it at once.
     pub async fn execute(
         &self,
         statement: &Statement,

@@ -25,6 +25,7 @@ fn every_event_contains_pool_and_connection_and_is_displayed_on_one_line() {
         (MuxEvent::ConnectionRetired { mux, conn, orphaned: 3 }, "ConnectionRetired", " connection 1, 3 orphaned"),
         (closed(MuxClosed::Idle, 0), "ConnectionClosed", " connection 1: idle"),
         (closed(MuxClosed::Worn, 0), "ConnectionClosed", " connection 1: worn"),
+        (closed(MuxClosed::Replaced, 0), "ConnectionClosed", " connection 1: replaced"),
         (closed(MuxClosed::PoolClosed, 0), "ConnectionClosed", " connection 1: pool closed"),
         (closed(MuxClosed::Error(Cause::Network), 4), "ConnectionClosed", " connection 1: network error, 4 in flight"),
         (MuxEvent::HeartbeatStarted { mux, conn }, "HeartbeatStarted", " connection 1"),

@@ -169,6 +169,23 @@ impl Model {
         }
     }
 
+    /// Replaces all connections that the host has begun to establish.
+    pub fn replace_connections(&mut self, now: u64) {
+        self.advance(now);
+        self.down = None;
+        while let Some(id) = self.first_at(Place::Establishing) {
+            self.lose(id, MuxClosed::Replaced);
+        }
+        for place in [Place::Open, Place::Trashed] {
+            while let Some(id) = self.first_at(place) {
+                self.conn_mut(id).replaced = true;
+                self.retire(id);
+            }
+        }
+        self.provide(false);
+        self.fail_if_down();
+    }
+
     /// Closes the pool.
     pub fn close(&mut self, now: u64) {
         self.advance(now);

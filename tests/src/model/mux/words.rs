@@ -42,8 +42,8 @@ impl Model {
     }
 
     fn words_of_conn(conn: &Conn, canon: &mut Canon) {
-        let Conn { id: _, place, requests, ids, created: _, heard, answered, until, heartbeat } = conn;
-        (place, ids, answered, heartbeat.is_some()).hash(canon);
+        let Conn { id: _, place, requests, ids, created: _, heard, answered, replaced, until, heartbeat } = conn;
+        (place, ids, answered, replaced, heartbeat.is_some()).hash(canon);
         canon.time(*heard);
         if *place == Place::Trashed {
             canon.time(*until);

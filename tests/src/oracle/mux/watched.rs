@@ -315,6 +315,13 @@ impl<M: Bounded> Watched<M> {
         self.judge("M6", (), ());
     }
 
+    /// [`Mux::replace_connections`].
+    pub fn replace_connections(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        observed!(self, observer, replace_connections(now));
+        self.model.replace_connections(now.as_nanos());
+        self.judge("M3", (), ());
+    }
+
     /// [`Mux::set_entropy`].
     pub const fn set_entropy(&mut self, entropy: u32) {
         self.mux.set_entropy(entropy);

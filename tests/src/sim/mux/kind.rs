@@ -65,6 +65,8 @@ kinds! {
     HostUp = 8,
     /// Changes the options.
     Reconfigure = 8,
+    /// All connections are replaced.
+    ReplaceConnections = 8,
     /// The host is set to ignored, or no longer ignored.
     Ignore = 20,
     /// Closes the pool.

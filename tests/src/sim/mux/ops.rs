@@ -153,6 +153,7 @@ impl<M: Bounded> Simulation<'_, M> {
             | Kind::Drain
             | Kind::HostUp
             | Kind::Reconfigure
+            | Kind::ReplaceConnections
             | Kind::Ignore
             | Kind::Close
             | Kind::TimeBefore
@@ -263,6 +264,11 @@ impl<M: Bounded> Simulation<'_, M> {
                 self.mux.handle_host_up(now, &mut self.log);
             }
             Kind::Reconfigure => self.reconfigure(super::options(choices)),
+            Kind::ReplaceConnections => {
+                self.note(|| "replace_connections".into());
+                let now = self.at();
+                self.mux.replace_connections(now, &mut self.log);
+            }
             Kind::Ignore => {
                 let distance = choices.one_of(&[Distance::Ignored, Distance::Local, Distance::Remote]);
                 self.reconfigure(MuxOptions { distance, ..*self.mux.model().options() });

@@ -1,0 +1,156 @@
+//! The keyspace of statements that name none.
+//!
+//! [`Session::use_keyspace`] has two steps:
+//!
+//! - The attempt: a connection that serves no request is established with the keyspace, like those of
+//!   the pools, and closed. If its server refuses the keyspace, nothing has changed.
+//! - The change, within one poll: the name is stored, then the pool of each host replaces its
+//!   connections. Dropping the future has an effect before it or after it, not between.
+//!
+//! The task of a connection reads the name when it begins, after the pool has requested the
+//! connection. If it has read the old name, its pool replaces it in the change. A host that is not
+//! among those of the change was added after the name was stored.
+//!
+//! So a request that begins after the call gets a stream id of a connection with the new keyspace. One
+//! that has a stream id before the change is executed in the old keyspace, and one that waits then is
+//! executed in the new one. Of two calls at the same time, the change of the second is last for the
+//! name and for all pools, because the name is locked during a change.
+//!
+//! The control connection has no keyspace: its statements name the tables of the system.
+
+use super::error::{KeyspaceError, Rejection, RejectionReason, RequestError};
+use super::host::Effects;
+use super::link::{NotEstablished, establish_to};
+use super::{Session, Shared};
+use crate::{Platform, lock};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use poolhouse_core::Cause;
+use poolhouse_core::mux::AcquireError;
+use poolhouse_cql::{ErrorCode, is_keyspace_name};
+
+impl<P: Platform> Session<P> {
+    /// Sets the keyspace of statements that name none, for all connections. Requests that begin after
+    /// the call use it, on each host; those that began before it use either keyspace.
+    ///
+    /// First one more connection is established with the keyspace, to the first host that accepts
+    /// connections, and closed. If this succeeds, all connections are replaced: those with requests in
+    /// flight take no more, and are closed when these have ended. Requests wait in the queues of the
+    /// pools until others are established, so call it before the load begins: beyond
+    /// [`max_queue_size`](super::MuxOptions::max_queue_size) they fail. New connections use the keyspace
+    /// until the next call.
+    ///
+    /// Prepare statements again after the call. An existing [`Statement`](super::Statement) keeps the
+    /// keyspace in which it was prepared, on the hosts that have prepared it then; other hosts answer
+    /// [`ErrorCode::UNPREPARED`]. Also begin new [`pages`](Session::pages): each page is a request.
+    ///
+    /// - `keyspace`: as [`SessionOptions::keyspace`](super::SessionOptions::keyspace), without quotation
+    ///   marks. `CREATE KEYSPACE Shop` creates `shop`, and `CREATE KEYSPACE "Shop"` creates `Shop`. After
+    ///   its creation, wait for [`Session::schema_agreement`] first.
+    ///
+    /// Dropping the future changes nothing, unless it was ready. If several calls run at the same time,
+    /// the keyspace is that of the one that ends last.
+    ///
+    /// Cost: a connection to one host, then new connections to all. Time limits: `connect_timeout` for
+    /// each host that is tried, `request_timeout` for the call.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed. [`RequestError::Keyspace`]: no keyspace can have the name, or a server
+    /// refuses it because it does not exist. [`RequestError::NoHost`]: no host accepts connections.
+    /// [`RequestError::TimedOut`], [`RequestError::Closed`], [`RequestError::Abandoned`],
+    /// [`RequestError::Forked`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use poolhouse_client::Platform;
+    /// use poolhouse_client::mux::{RequestError, Session};
+    /// use poolhouse_cql::Consistency;
+    ///
+    /// async fn archive<P: Platform>(session: &Session<P>) -> Result<(), RequestError> {
+    ///     session.use_keyspace("archive").await?;
+    ///     session.query("SELECT id FROM orders", Consistency::One).await?; // Of archive.orders.
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn use_keyspace(&self, keyspace: &str) -> Result<(), RequestError> {
+        let shared = &*self.inner.shared;
+        shared.check_fork()?;
+        if !is_keyspace_name(keyspace) {
+            return Err(refused(keyspace, None, String::new()));
+        }
+        shared.try_keyspace(keyspace).await?;
+        shared.check_fork()?;
+        shared.check_open()?;
+        shared.change_keyspace(keyspace);
+        Ok(())
+    }
+
+    /// Returns the keyspace of statements that name none: that of the last [`Session::use_keyspace`],
+    /// or of the options.
+    #[must_use]
+    pub fn keyspace(&self) -> Option<String> {
+        let shared = &self.inner.shared;
+        if shared.is_forked() {
+            shared.options.keyspace.clone()
+        } else {
+            shared.keyspace().as_deref().map(String::from)
+        }
+    }
+}
+
+impl<P: Platform> Shared<P> {
+    /// Returns the keyspace of new connections.
+    pub(super) fn keyspace(&self) -> Option<Arc<str>> {
+        lock(&self.keyspace).clone()
+    }
+
+    /// Establishes a connection with the keyspace to the first host that accepts connections, and closes
+    /// it.
+    async fn try_keyspace(&self, keyspace: &str) -> Result<(), RequestError> {
+        let until = self.options.request_timeout.map(|limit| self.now().saturating_add(limit));
+        let hosts = self.hosts();
+        let mut rejections = Vec::new();
+        for host in hosts.used() {
+            self.check_open()?;
+            let NotEstablished { cause, report } =
+                match self.until(until, establish_to(self, host, Some(keyspace))).await {
+                    Some(Ok(_)) => return Ok(()),
+                    Some(Err(failure)) => failure,
+                    None => return Err(RequestError::TimedOut { address: host.address.clone(), sent: false }),
+                };
+            // No server refuses another message of a handshake with this code.
+            if cause == (Cause::Command { code: ErrorCode::INVALID.number() }) {
+                return Err(refused(keyspace, Some(host.address.clone()), report.unwrap_or_default()));
+            }
+            rejections.push(Rejection {
+                host: host.id,
+                address: host.address.clone(),
+                reason: RejectionReason::Pool(AcquireError::Down { cause }),
+                refusal: report,
+            });
+        }
+        self.check_open()?;
+        Err(RequestError::NoHost(rejections))
+    }
+
+    /// Stores the keyspace, then replaces the connections of all hosts.
+    fn change_keyspace(&self, keyspace: &str) {
+        let (now, mut effects) = (self.now(), Effects::default());
+        {
+            let mut current = lock(&self.keyspace);
+            *current = Some(Arc::from(keyspace));
+            for host in self.hosts().all() {
+                host.change(now, &self.events, &mut effects, |change| change.replace_connections());
+            }
+        }
+        self.run_effects(&mut effects);
+    }
+}
+
+fn refused(keyspace: &str, address: Option<String>, message: String) -> RequestError {
+    RequestError::Keyspace(Box::new(KeyspaceError { keyspace: keyspace.into(), address, message }))
+}
