@@ -1,7 +1,7 @@
 //! Guides: how to use the crates. These modules contain only text.
 //!
 //! - [`embedding`]: pools and monitors in a loop of your own, with a complete host.
-//! - [`firmware`]: the client in static memory on a microcontroller.
+//! - [`firmware`]: a pool and a client in static memory on a microcontroller.
 //! - [`glossary`]: the terms of the specifications.
 //!
 //! `poolhouse_client::guide` has the guides for applications (`mongodb`, `cassandra`, `pool`,

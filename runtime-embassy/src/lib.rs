@@ -1,4 +1,8 @@
-//! Poolhouse on [embassy](https://embassy.dev): a MongoDB client in static memory, without a heap.
+//! Poolhouse on [embassy](https://embassy.dev): a pool of any connections and a MongoDB client, in
+//! static memory, without a heap.
+//!
+//! Most firmware needs only [`pool`], for its own protocol over embassy-net's sockets. The rest of
+//! this page describes the client.
 //!
 //! The pool, the monitors, the topology and the wire protocol are those of `poolhouse-core`, on
 //! embassy-net's sockets and embassy-time's clock. Single servers, replica sets, SCRAM-SHA-256 and
@@ -103,6 +107,7 @@ extern crate std;
 
 mod client;
 mod clock;
+mod close;
 mod config;
 mod embassy;
 mod error;

@@ -5,6 +5,9 @@
 //! [`Pool::run_clock`] and [`Options::max_connecting`] times [`Pool::run_worker`] in its tasks; if
 //! one of them is dropped, the pool is closed. [`poolhouse_driver::pool`] describes one check-out.
 //!
+//! [`TcpSockets`] has the sockets of connections by TCP, and closes them in order. The guide
+//! [`firmware`](poolhouse_core::guide::firmware) begins with a pool of such connections.
+//!
 //! ```no_run
 //! use poolhouse_embassy::pool::{Config, Manager, Options, Pool, open};
 //!
@@ -41,6 +44,8 @@
 //! # let _ = (worker, clock, check_out);
 //! ```
 
+mod tcp;
+
 use crate::clock;
 use crate::lock::ExecutorLock;
 use core::fmt;
@@ -50,6 +55,7 @@ pub use poolhouse_core::pool::Reuse;
 use poolhouse_core::pool::{Fixed, PoolId};
 pub use poolhouse_driver::pool::{Config, Manager, Options, PoolError, Pooled};
 use poolhouse_driver::{BaseRuntime, Publish};
+pub use tcp::{TcpBuffers, TcpConnection, TcpSockets};
 
 /// A pool with room for `CONNS` connections and `WAITERS` waiting check-outs. `E` receives its
 /// events.

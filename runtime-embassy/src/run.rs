@@ -1,6 +1,7 @@
 //! The background work of a client: monitoring, establishing and closing connections. Depends on
 //! the runtime, not on the client.
 
+use crate::close::close;
 use crate::embassy::Embassy;
 use crate::layout::Layout;
 #[cfg(feature = "tls")]
@@ -9,18 +10,7 @@ use core::fmt;
 use core::future::{pending, poll_fn};
 use core::pin::pin;
 use embassy_futures::join::{join, join5};
-use embassy_net::tcp::{State, TcpSocket};
-use embassy_time::{Duration, Timer, with_timeout};
 use poolhouse_driver::{ClientCore, TaskGuard};
-
-/// The time that a server has to acknowledge the end of a connection, before the connection is
-/// reset.
-const LINGER: Duration = Duration::from_secs(1);
-/// The time for which the network stack may delay its last acknowledgement, plus a margin. If the
-/// socket is lent again earlier, the acknowledgement is not sent.
-const ACKNOWLEDGED: Duration = Duration::from_millis(20);
-/// The time for sending a reset. Limited because without a link it is never sent.
-const RESET: Duration = Duration::from_millis(200);
 
 /// All background work of a client. Runs in its own task, which must not be that of the network
 /// stack.
@@ -179,33 +169,5 @@ async fn close_returned<L: Layout>(runtime: &'static Embassy<L>, index: usize) {
         }
         slot.put_back(socket);
         runtime.wake_dialers();
-    }
-}
-
-/// Closes a socket with notice to its peer: by FIN after all data, otherwise by a reset.
-async fn close(socket: &mut TcpSocket<'static>) {
-    socket.close();
-    let ended = with_timeout(LINGER, async {
-        socket.flush().await?;
-        // Discards all received data until the peer's end of stream.
-        while socket.read_with(|bytes| (bytes.len(), ())).await.is_ok() {}
-        Ok::<(), embassy_net::tcp::Error>(())
-    });
-    let _ = ended.await;
-    match socket.state() {
-        State::Closed => {}
-        State::TimeWait => Timer::after(ACKNOWLEDGED).await,
-        State::Listen
-        | State::SynSent
-        | State::SynReceived
-        | State::Established
-        | State::FinWait1
-        | State::FinWait2
-        | State::CloseWait
-        | State::Closing
-        | State::LastAck => {
-            socket.abort();
-            let _ = with_timeout(RESET, socket.flush()).await;
-        }
     }
 }

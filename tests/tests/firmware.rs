@@ -1,5 +1,6 @@
-//! The firmware under QEMU, over emulated Ethernet, against real servers: the documents that it
-//! reports as sent are those that the servers have.
+//! The firmware under QEMU, over emulated Ethernet. The client against real servers: the documents
+//! that it reports as sent are those that the servers have. The examples of the generic pool against
+//! servers that close connections, restart and send wrong replies: every request has an outcome.
 
 use alloc::collections::BTreeSet;
 use core::error::Error;
@@ -17,6 +18,11 @@ use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
 
 extern crate alloc;
 
+#[path = "firmware/peer.rs"]
+mod peer;
+#[path = "firmware/pools.rs"]
+mod pools;
+
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// Far longer than any wait takes.
@@ -28,7 +34,27 @@ fn main() -> ExitCode {
     suite = suite
         .case("documents_arrive_at_the_fake_server", documents_arrive_at_the_fake_server)
         .case("elections_of_the_fake_set_lose_nothing", elections_of_the_fake_set_lose_nothing)
-        .case("firmware_without_a_server_fails", firmware_without_a_server_fails);
+        .case("firmware_without_a_server_fails", firmware_without_a_server_fails)
+        .case("http_tasks_share_two_connections", pools::http_tasks_share_two_connections)
+        .case(
+            "http_connections_that_the_server_closes_are_replaced",
+            pools::http_connections_that_the_server_closes_are_replaced,
+        )
+        .case("http_requests_succeed_again_after_a_restart", pools::http_requests_succeed_again_after_a_restart)
+        .case(
+            "wrong_http_replies_are_errors_and_end_their_connections",
+            pools::wrong_http_replies_are_errors_and_end_their_connections,
+        )
+        .case("modbus_tasks_share_two_connections", pools::modbus_tasks_share_two_connections)
+        .case("modbus_readings_succeed_again_after_a_restart", pools::modbus_readings_succeed_again_after_a_restart)
+        .case(
+            "wrong_modbus_replies_are_errors_and_end_their_connections",
+            pools::wrong_modbus_replies_are_errors_and_end_their_connections,
+        )
+        .case(
+            "modbus_exceptions_are_errors_and_keep_their_connections",
+            pools::modbus_exceptions_are_errors_and_keep_their_connections,
+        );
     match mongod::available() {
         Ok(_) => {
             suite = suite

@@ -1,0 +1,150 @@
+//! TCP sockets for the connections of a pool.
+
+use crate::close::close;
+use core::cell::{RefCell, RefMut};
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use embassy_net::tcp::{ConnectError, State, TcpSocket};
+use embassy_net::{IpEndpoint, Stack};
+
+/// The memory of [`TcpSockets`]: a receive and a send buffer for each.
+///
+/// - `RECEIVE`: the TCP window, in bytes. `SEND`: the bytes that are not acknowledged yet.
+pub struct TcpBuffers<const N: usize, const RECEIVE: usize = 1024, const SEND: usize = 1024> {
+    buffers: [([u8; RECEIVE], [u8; SEND]); N],
+}
+
+impl<const N: usize, const RECEIVE: usize, const SEND: usize> TcpBuffers<N, RECEIVE, SEND> {
+    /// Zeros, so a static of it takes no flash.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { buffers: [([0; RECEIVE], [0; SEND]); N] }
+    }
+}
+
+impl<const N: usize, const RECEIVE: usize, const SEND: usize> Default for TcpBuffers<N, RECEIVE, SEND> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize, const RECEIVE: usize, const SEND: usize> fmt::Debug for TcpBuffers<N, RECEIVE, SEND> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The bytes may be secrets: only the sizes are shown.
+        write!(f, "TcpBuffers<{N}, {RECEIVE}, {SEND}>")
+    }
+}
+
+/// The sockets that the connections of a pool borrow, for its [`Manager`](super::Manager).
+///
+/// Dropping a `TcpSocket` of embassy-net removes it from the network stack, so its peer is never
+/// notified. These sockets stay in the stack: a connection borrows one, and its drop closes the
+/// socket, so the stack sends FIN. [`TcpSockets::connect`] completes the close before it connects
+/// the socket again.
+///
+/// - `N`: the number of sockets, at least the pool's number of connections. With one more, a
+///   connection that replaces another one need not wait until that has ended.
+pub struct TcpSockets<const N: usize> {
+    sockets: [RefCell<TcpSocket<'static>>; N],
+}
+
+impl<const N: usize> TcpSockets<N> {
+    /// Creates the sockets. Small segments are sent without delay.
+    ///
+    /// # Panics
+    ///
+    /// If the `embassy_net::StackResources` have no space for `N` more sockets.
+    pub fn new<const RECEIVE: usize, const SEND: usize>(
+        stack: Stack<'static>,
+        memory: &'static mut TcpBuffers<N, RECEIVE, SEND>,
+    ) -> Self {
+        let sockets = memory.buffers.each_mut().map(|(receive, send)| {
+            let mut socket = TcpSocket::new(stack, receive, send);
+            socket.set_nagle_enabled(false);
+            RefCell::new(socket)
+        });
+        Self { sockets }
+    }
+
+    /// Connects a free socket. If its last connection has not ended, waits for the peer, at most 1
+    /// s, and then resets that connection.
+    ///
+    /// Has no time limit of its own for connecting: that of the pool applies. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::InvalidState`]: all sockets are borrowed, because the pool has more
+    ///   connections than there are sockets or a connection was detached.
+    /// - [`ConnectError::NoRoute`]: the network has no address, or `server` is not valid.
+    /// - [`ConnectError::ConnectionReset`]: the server refuses the connection.
+    pub async fn connect(&'static self, server: impl Into<IpEndpoint>) -> Result<TcpConnection, ConnectError> {
+        let has_ended = |it: &TcpConnection| matches!(it.state(), State::Closed | State::TimeWait);
+        let free = self.free().find(has_ended).or_else(|| self.free().next());
+        let mut connection = free.ok_or(ConnectError::InvalidState)?;
+        close(&mut connection).await;
+        connection.socket.connect(server).await?;
+        Ok(connection)
+    }
+
+    /// Waits until the connections that were dropped have ended, before the program ends or the
+    /// network is turned off: after [`Pool::drained`](super::Pool::drained). A connection whose
+    /// peer does not end it within 1 s is reset. Cancel-safe.
+    pub async fn closed(&'static self) {
+        for mut connection in self.free() {
+            close(&mut connection).await;
+        }
+    }
+
+    /// The sockets that are not borrowed, all closed or being closed.
+    fn free(&'static self) -> impl Iterator<Item = TcpConnection> {
+        self.sockets.iter().filter_map(|socket| Some(TcpConnection { socket: socket.try_borrow_mut().ok()? }))
+    }
+}
+
+impl<const N: usize> fmt::Debug for TcpSockets<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let free = self.sockets.iter().filter(|socket| socket.try_borrow_mut().is_ok()).count();
+        f.debug_struct("TcpSockets").field("sockets", &N).field("free", &free).finish()
+    }
+}
+
+/// A connection over one of [`TcpSockets`]. Dropping it closes the socket and returns it: the peer
+/// receives all data and FIN.
+pub struct TcpConnection {
+    socket: RefMut<'static, TcpSocket<'static>>,
+}
+
+impl TcpConnection {
+    /// Whether both sides are open and no received byte waits. After a reply, a connection for which
+    /// this is false must not be used for the next request.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.socket.may_send() && self.socket.may_recv() && !self.socket.can_recv()
+    }
+}
+
+impl Deref for TcpConnection {
+    type Target = TcpSocket<'static>;
+
+    fn deref(&self) -> &TcpSocket<'static> {
+        &self.socket
+    }
+}
+
+impl DerefMut for TcpConnection {
+    fn deref_mut(&mut self) -> &mut TcpSocket<'static> {
+        &mut self.socket
+    }
+}
+
+impl Drop for TcpConnection {
+    fn drop(&mut self) {
+        self.socket.close();
+    }
+}
+
+impl fmt::Debug for TcpConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TcpConnection").field(&self.socket.state()).finish()
+    }
+}
