@@ -341,7 +341,7 @@ impl<M: MuxMemory> Mux<M> {
     /// others is established.
     ///
     /// Cost: O(connections). Owes a `Close` for each connection without requests, and an `Establish` for
-    /// each that the load requires.
+    /// each of `core_connections`; the pool grows again with its load.
     /// Events: `ConnectionRetired`, `ConnectionClosed`, `ConnectionCreated`.
     pub fn replace_connections(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);

@@ -1,7 +1,7 @@
 //! The background work of a client: monitoring, establishing and closing connections. Depends on
 //! the runtime, not on the client.
 
-use crate::close::close;
+use crate::close::{LINGER, close};
 use crate::embassy::Embassy;
 use crate::layout::Layout;
 #[cfg(feature = "tls")]
@@ -165,7 +165,7 @@ async fn close_returned<L: Layout>(runtime: &'static Embassy<L>, index: usize) {
     loop {
         let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
         if let Some(socket) = socket.as_mut() {
-            close(socket).await;
+            close(socket, embassy_time::Instant::now() + LINGER).await;
         }
         slot.put_back(socket);
         runtime.wake_dialers();

@@ -493,6 +493,22 @@ impl<P: Platform> Shared<P> {
         self.keeper.notify(usize::MAX);
         self.closing.notify(usize::MAX);
     }
+
+    /// Returns the output of a future, or `None` once the session is closed. The future is dropped then.
+    async fn unless_closed<F: Future>(&self, work: F) -> Option<F::Output> {
+        // Registered before the state is read: no notification is missed.
+        let mut closing = pin!(ProcessFuture::new(self.closing.listen()));
+        if self.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut work = pin!(work);
+        // In the child of a fork, there is no notification.
+        core::future::poll_fn(|context| match closing.as_mut().poll(context) {
+            Poll::Ready(Some(())) => Poll::Ready(None),
+            Poll::Ready(None) | Poll::Pending => work.as_mut().poll(context).map(Some),
+        })
+        .await
+    }
 }
 
 impl<P: Platform> Guarded for Shared<P> {

@@ -1,11 +1,15 @@
 //! TCP sockets for the connections of a pool.
 
-use crate::close::close;
+use crate::close::{LINGER, close};
 use core::cell::{RefCell, RefMut};
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use embassy_net::tcp::{ConnectError, State, TcpSocket};
 use embassy_net::{IpEndpoint, Stack};
+use embassy_time::{Duration, Instant, Timer, with_timeout};
+
+/// The interval at which [`TcpSockets::closed`] looks at a borrowed socket.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The memory of [`TcpSockets`]: a receive and a send buffer for each.
 ///
@@ -45,7 +49,13 @@ impl<const N: usize, const RECEIVE: usize, const SEND: usize> fmt::Debug for Tcp
 /// - `N`: the number of sockets, at least the pool's number of connections. With one more, a
 ///   connection that replaces another one need not wait until that has ended.
 pub struct TcpSockets<const N: usize> {
-    sockets: [RefCell<TcpSocket<'static>>; N],
+    sockets: [RefCell<Lent>; N],
+}
+
+/// A socket, and the time at which its last connection is reset if it has not ended.
+struct Lent {
+    socket: TcpSocket<'static>,
+    ends_at: Instant,
 }
 
 impl<const N: usize> TcpSockets<N> {
@@ -61,13 +71,13 @@ impl<const N: usize> TcpSockets<N> {
         let sockets = memory.buffers.each_mut().map(|(receive, send)| {
             let mut socket = TcpSocket::new(stack, receive, send);
             socket.set_nagle_enabled(false);
-            RefCell::new(socket)
+            RefCell::new(Lent { socket, ends_at: Instant::MIN })
         });
         Self { sockets }
     }
 
-    /// Connects a free socket. If its last connection has not ended, waits for the peer, at most 1
-    /// s, and then resets that connection.
+    /// Connects a free socket. If its last connection has not ended, waits for the peer until 1 s after
+    /// its drop, and then resets that connection.
     ///
     /// Has no time limit of its own for connecting: that of the pool applies. Cancel-safe.
     ///
@@ -81,23 +91,33 @@ impl<const N: usize> TcpSockets<N> {
         let has_ended = |it: &TcpConnection| matches!(it.state(), State::Closed | State::TimeWait);
         let free = self.free().find(has_ended).or_else(|| self.free().next());
         let mut connection = free.ok_or(ConnectError::InvalidState)?;
-        close(&mut connection).await;
-        connection.socket.connect(server).await?;
+        connection.end().await;
+        connection.lent.socket.connect(server).await?;
         Ok(connection)
     }
 
     /// Waits until the connections that were dropped have ended, before the program ends or the
     /// network is turned off: after [`Pool::drained`](super::Pool::drained). A connection whose
-    /// peer does not end it within 1 s is reset. Cancel-safe.
+    /// peer has not ended it 1 s after its drop is reset. A socket that is still borrowed, such as by a
+    /// worker whose attempt to connect the pool has just abandoned, is awaited for at most 1 s.
+    /// Cancel-safe.
     pub async fn closed(&'static self) {
-        for mut connection in self.free() {
-            close(&mut connection).await;
+        for socket in &self.sockets {
+            let is_returned = async {
+                while socket.try_borrow_mut().is_err() {
+                    Timer::after(PAUSE).await;
+                }
+            };
+            let _ = with_timeout(LINGER, is_returned).await;
+            if let Ok(lent) = socket.try_borrow_mut() {
+                TcpConnection { lent }.end().await;
+            }
         }
     }
 
     /// The sockets that are not borrowed, all closed or being closed.
     fn free(&'static self) -> impl Iterator<Item = TcpConnection> {
-        self.sockets.iter().filter_map(|socket| Some(TcpConnection { socket: socket.try_borrow_mut().ok()? }))
+        self.sockets.iter().filter_map(|socket| Some(TcpConnection { lent: socket.try_borrow_mut().ok()? }))
     }
 }
 
@@ -110,16 +130,25 @@ impl<const N: usize> fmt::Debug for TcpSockets<N> {
 
 /// A connection over one of [`TcpSockets`]. Dropping it closes the socket and returns it: the peer
 /// receives all data and FIN.
+///
+/// Options that are set on the socket, such as its timeout, remain for the next connection.
 pub struct TcpConnection {
-    socket: RefMut<'static, TcpSocket<'static>>,
+    lent: RefMut<'static, Lent>,
 }
 
 impl TcpConnection {
     /// Whether both sides are open and no received byte waits. After a reply, a connection for which
-    /// this is false must not be used for the next request.
+    /// this is false must not be used for the next request. It stays true if the peer has lost its power:
+    /// give each request a time limit.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.socket.may_send() && self.socket.may_recv() && !self.socket.can_recv()
+        self.may_send() && self.may_recv() && !self.can_recv()
+    }
+
+    /// Completes the close of the socket's last connection.
+    async fn end(&mut self) {
+        let Lent { socket, ends_at } = &mut *self.lent;
+        close(socket, *ends_at).await;
     }
 }
 
@@ -127,24 +156,28 @@ impl Deref for TcpConnection {
     type Target = TcpSocket<'static>;
 
     fn deref(&self) -> &TcpSocket<'static> {
-        &self.socket
+        &self.lent.socket
     }
 }
 
 impl DerefMut for TcpConnection {
     fn deref_mut(&mut self) -> &mut TcpSocket<'static> {
-        &mut self.socket
+        &mut self.lent.socket
     }
 }
 
 impl Drop for TcpConnection {
     fn drop(&mut self) {
-        self.socket.close();
+        // Only once: a connection that is closing was dropped before.
+        if matches!(self.state(), State::SynReceived | State::Established | State::CloseWait) {
+            self.lent.ends_at = Instant::now() + LINGER;
+        }
+        self.lent.socket.close();
     }
 }
 
 impl fmt::Debug for TcpConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TcpConnection").field(&self.socket.state()).finish()
+        f.debug_tuple("TcpConnection").field(&self.state()).finish()
     }
 }

@@ -41,6 +41,8 @@ struct Server {
     ends: Arc<Mutex<Vec<bool>>>,
     /// Whether connections that clients have ended stay open on this side.
     lingers: bool,
+    /// Whether one more byte follows the first echo, and then the end.
+    surplus: bool,
 }
 
 impl Server {
@@ -66,6 +68,10 @@ impl Server {
         let is_orderly = loop {
             match stream.read(&mut bytes) {
                 Ok(0) => break true,
+                Ok(count) if self.surplus => {
+                    let _ = stream.write_all(&bytes[..=count]);
+                    break true;
+                }
                 Ok(count) if stream.write_all(&bytes[..count]).is_ok() => {}
                 Ok(_) | Err(_) => break false,
             }
@@ -170,6 +176,46 @@ fn drained_pool_and_its_sockets_have_no_open_connection() {
         pool.drained().await;
         pool.manager().sockets.closed().await;
         assert_eq!(server.ends(), [true; 2]);
+    });
+}
+
+#[test]
+fn connection_with_a_surplus_byte_or_an_end_is_not_quiet() {
+    run(async |net| {
+        let server = Server { surplus: true, ..Server::default() };
+        let pool = pool::<1>(net, &server, Options::DEFAULT);
+        let mut connection = pool.get().await.expect("a connection");
+        assert!(connection.is_quiet());
+        connection.write_all(b"two").await.expect("a connection");
+        connection.read_exact(&mut [0; 3]).await.expect("an echo");
+        eventually("the surplus byte arrives", || !connection.is_quiet()).await;
+        connection.read_exact(&mut [0; 1]).await.expect("the surplus byte");
+        eventually("the end arrives", || !connection.is_quiet()).await;
+        assert!(!connection.can_recv());
+        pool.close();
+    });
+}
+
+/// The time for the end of a connection begins with its drop, not with each attempt to connect.
+#[test]
+fn attempts_that_are_dropped_do_not_postpone_the_reset() {
+    run(async |net| {
+        let server = Server { lingers: true, ..Server::default() };
+        let pool = pool::<1>(net, &server, Options::DEFAULT);
+        say(pool, b"once").await.expect("a connection");
+        pool.clear();
+        eventually("the server sees the end", || server.ends().len() == 1).await;
+        for _ in 0..3 {
+            let limit = embassy_time::Duration::from_millis(300);
+            let attempt = net.spawn_task(embassy_time::with_timeout(limit, pool.manager().connect()));
+            net.idle().await;
+            net.jump(Duration::from_millis(300)).await;
+            assert!(attempt.await.is_err(), "the peer has not ended the first connection");
+        }
+        net.jump(Duration::from_millis(150)).await;
+        // Without a further pause.
+        net.spawn_task(pool.manager().connect()).await.expect("a connection");
+        pool.close();
     });
 }
 

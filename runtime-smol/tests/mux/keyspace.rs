@@ -8,7 +8,7 @@ use poolhouse_smol::mux::cql::{ErrorCode, Opcode};
 use poolhouse_smol::mux::{ConnectionStatus, HostOptions, MuxOptions, RequestError, Session};
 use poolhouse_tests::cql_server::{Act, CqlServer, Cut, Order, Rule};
 use poolhouse_tests::patience::eventually;
-use smol::future::{or, poll_once, zip};
+use smol::future::{or, zip};
 
 /// The keyspace in which the server has executed each statement with this text.
 fn keyspaces(server: &CqlServer, text: &str) -> Vec<Option<String>> {
@@ -99,20 +99,22 @@ fn requests_during_the_call_use_either_keyspace_and_none_fails() {
     let server = server();
     run(async {
         let session = Session::new(options(&[&server]).keyspace("old")).expect("a session");
-        let is_over = Cell::new(false);
+        let (is_changed, is_over) = (Cell::new(false), Cell::new(false));
         let load = join_all((0..20).map(|_| async {
             while !is_over.get() {
-                echo(&session, "during").await.expect("it is executed");
+                let text = if is_changed.get() { "after" } else { "during" };
+                echo(&session, text).await.expect("it is executed");
             }
         }));
         let change = async {
             eventually("requests are executed", || keyspaces(&server, "during").len() > 100).await;
             session.use_keyspace("new").await.expect("any keyspace is accepted");
-            echo(&session, "after").await.expect("it is executed");
+            is_changed.set(true);
+            eventually("requests are executed", || keyspaces(&server, "after").len() > 100).await;
             is_over.set(true);
         };
         zip(load, change).await;
-        assert_eq!(keyspaces(&server, "after"), [Some("new".to_owned())]);
+        assert!(keyspaces(&server, "after").iter().all(|used| used.as_deref() == Some("new")));
         let used = keyspaces(&server, "during");
         assert!(used.iter().all(|used| matches!(used.as_deref(), Some("old" | "new"))), "{used:?}");
     });
@@ -200,11 +202,11 @@ fn change_ends_the_pause_of_a_host_that_refused_the_keyspace() {
 }
 
 #[test]
-fn call_that_is_dropped_or_times_out_changes_nothing() {
+fn call_that_is_dropped_changes_nothing_and_one_that_is_pending_ends_with_the_session() {
     let server = server();
     let lost = server.add(Rule::on(Opcode::Query, Act::Lose).text("USE \"lost\""));
     run(async {
-        let options = options(&[&server]).request_timeout(Duration::from_millis(300)).connect_timeout(None);
+        let options = options(&[&server]).request_timeout(None).connect_timeout(None);
         let session = Session::new(options).expect("a session");
         echo(&session, "before").await.expect("a reply");
         let before = connections(&session);
@@ -212,20 +214,38 @@ fn call_that_is_dropped_or_times_out_changes_nothing() {
             let mut call = pin!(session.use_keyspace("lost"));
             or(
                 async {
-                    call.as_mut().await.expect_err("it has no answer");
+                    let ended = call.as_mut().await;
+                    panic!("it has no answer: {ended:?}");
                 },
                 eventually("the server has received it", || server.struck(lost) == 1),
             )
             .await;
-            assert!(poll_once(call.as_mut()).await.is_none_or(|ended| ended.is_err()));
         }
         eventually("its connection is closed", || server.counts().open == 1).await;
+        assert_eq!((session.keyspace(), connections(&session)), (None, before));
+        let close = async {
+            eventually("the server has received it", || server.struck(lost) == 2).await;
+            session.close().await;
+        };
+        let (ended, ()) = zip(session.use_keyspace("lost"), close).await;
+        assert!(matches!(ended, Err(RequestError::Closed)), "{ended:?}");
+        let error = session.use_keyspace("shop").await.expect_err("it is closed");
+        assert!(matches!(error, RequestError::Closed), "{error:?}");
+    });
+}
+
+#[test]
+fn call_without_an_answer_times_out_and_changes_nothing() {
+    let server = server();
+    server.add(Rule::on(Opcode::Query, Act::Lose).text("USE \"lost\""));
+    run(async {
+        let options = options(&[&server]).request_timeout(Duration::from_millis(300)).connect_timeout(None);
+        let session = Session::new(options).expect("a session");
+        eventually("it is connected", || session.hosts()[0].state.open == 1).await;
+        let before = connections(&session);
         let error = session.use_keyspace("lost").await.expect_err("it has no answer");
         assert!(matches!(error, RequestError::TimedOut { sent: false, .. }), "{error:?}");
         assert_eq!((session.keyspace(), connections(&session)), (None, before));
-        session.close().await;
-        let error = session.use_keyspace("shop").await.expect_err("it is closed");
-        assert!(matches!(error, RequestError::Closed), "{error:?}");
     });
 }
 

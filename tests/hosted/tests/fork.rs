@@ -20,13 +20,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use bson::doc;
-use futures_lite::future::block_on;
+use futures_lite::future::{block_on, or};
 use poolhouse_async_std::AsyncStd;
 use poolhouse_client::mux::{HostOptions, MuxOptions, RequestError, Session, SessionOptions};
 use poolhouse_client::{Client, ClientOptions, Connection, DnsResolver, DriverInfo, Error, Platform, SetupError};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
-use poolhouse_cql::{Consistency, Request};
+use poolhouse_cql::{Consistency, Opcode, Request};
 use poolhouse_driver::{ForkReset, OperationError, SelectionRequest};
 use poolhouse_smol::Smol;
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 }
 
 fn cases<P: Platform + Default>(platform: &str) -> Cases {
-    let cases: [(&str, fn()); 11] = [
+    let cases: [(&str, fn()); 12] = [
         ("parent_keeps_its_connection", parent_keeps_its_connection::<P>),
         ("client_in_the_child_fails_at_once_and_is_cleared", client_in_the_child_fails_at_once_and_is_cleared::<P>),
         ("connection_in_use_fails_in_the_child_and_goes_on_in_the_parent", connection_in_use::<P>),
@@ -70,6 +70,7 @@ fn cases<P: Platform + Default>(platform: &str) -> Cases {
         ("client_of_a_busy_process_is_inert_in_a_hundred_children", many_children::<P>),
         ("session_is_inert_in_the_child_and_goes_on_in_the_parent", session_is_inert::<P>),
         ("requests_of_a_session_that_wait_are_the_parents", requests_that_wait::<P>),
+        ("change_of_the_keyspace_is_continued_by_the_parent", change_of_the_keyspace_is_continued_by_the_parent::<P>),
         ("session_of_a_busy_process_is_inert_in_its_children", busy_session::<P>),
     ];
     cases.map(|(name, case)| (format!("{platform}_{name}"), case)).to_vec()
@@ -657,6 +658,43 @@ fn requests_that_wait<P: Platform + Default>() {
     }
     echoes(&session);
     assert_eq!(seen_by(&server), before);
+}
+
+/// The connection of a change of the keyspace belongs to the task of the caller.
+fn change_of_the_keyspace_is_continued_by_the_parent<P: Platform + Default>() {
+    let server = node();
+    let held = Act::Hold { count: usize::MAX, order: Order::Kept };
+    let rule = server.add(Rule::on(Opcode::Query, held).text("USE \"shop\""));
+    let session = session::<P>(&server, 4);
+    echoes(&session);
+    let mut change = Box::pin(session.use_keyspace("shop"));
+    let received = poolhouse_tests::patience::eventually("the change is sent", || server.struck(rule) == 1);
+    block_on(or(
+        async {
+            let ended = change.as_mut().await;
+            panic!("the reply is held: {ended:?}");
+        },
+        received,
+    ));
+    let counts = seen_by(&server);
+    let mut change = forked(
+        change,
+        |mut change, line| {
+            assert!(matches!(at_once(change.as_mut()), Err(RequestError::Forked)));
+            drop(change);
+            line.say();
+        },
+        |change, line| {
+            line.hear();
+            change
+        },
+    );
+    assert_eq!(seen_by(&server), counts, "the child has neither connected nor closed a connection");
+    server.release(Order::Kept);
+    block_on(change.as_mut()).expect("the server accepts the keyspace");
+    drop(change);
+    assert_eq!(session.keyspace().as_deref(), Some("shop"));
+    echoes(&session);
 }
 
 /// At any position of the other threads when the process forks, and with any locks held.

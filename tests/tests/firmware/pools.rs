@@ -172,7 +172,9 @@ pub(crate) fn http_connections_that_the_server_closes_are_replaced() -> Outcome 
         // A request on a connection that is just being closed without announcement fails.
         let served = numbers(&firmware).len();
         check(served == totals.succeeded, || format!("{served} different replies"))?;
-        check(totals.failed == 0 || !is_announced, || firmware.output().join("\n"))?;
+        // Of the 80 replies and more before the last of a connection, none is lost.
+        let failed_max = if is_announced { 0 } else { served / 4 };
+        check(totals.failed <= failed_max, || firmware.output().join("\n"))?;
         // One connection for each that was closed, and those of the beginning.
         let closed = served / 5;
         let accepted = peer.accepted();
@@ -184,9 +186,9 @@ pub(crate) fn http_connections_that_the_server_closes_are_replaced() -> Outcome 
 
 pub(crate) fn http_requests_succeed_again_after_a_restart() -> Outcome {
     let mut peer = http(|_| Reply::Number)?;
-    let mut firmware = Firmware::start("http", &peer.arguments(30, 50), None)?;
+    let mut firmware = Firmware::start("http", &peer.arguments(100, 50), None)?;
     restart(&mut peer, &mut firmware)?;
-    let totals = totals("http requests succeed again after a restart", &mut firmware, 30)?;
+    let totals = totals("http requests succeed again after a restart", &mut firmware, 100)?;
     check(totals.succeeded > 3 * TASKS, || firmware.output().join("\n"))?;
     check(numbers(&firmware).len() == totals.succeeded, || firmware.output().join("\n"))?;
     check_connections(&peer)
@@ -200,6 +202,10 @@ fn wrong_replies() -> Vec<Vec<u8>> {
         "HTTP/1.1 200 OK\r\n\r\na".to_owned(),
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\naa".to_owned(),
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na".to_owned(),
+        "HTTP/1.1 2000 OK\r\nContent-Length: 1\r\n\r\na".to_owned(),
+        "HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding : chunked\r\n\r\n0".to_owned(),
         "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\n".to_owned(),
         "HTTP/1.1 200 OK\r\nContent-Length: 4294967295\r\n\r\na".to_owned(),
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab".to_owned(),
@@ -291,9 +297,9 @@ pub(crate) fn modbus_tasks_share_two_connections() -> Outcome {
 
 pub(crate) fn modbus_readings_succeed_again_after_a_restart() -> Outcome {
     let mut peer = modbus(|_, _| false)?;
-    let mut firmware = Firmware::start("modbus", &peer.arguments(30, 50), None)?;
+    let mut firmware = Firmware::start("modbus", &peer.arguments(100, 50), None)?;
     restart(&mut peer, &mut firmware)?;
-    let totals = totals("modbus readings succeed again after a restart", &mut firmware, 30)?;
+    let totals = totals("modbus readings succeed again after a restart", &mut firmware, 100)?;
     check(totals.succeeded > 3 * TASKS, || firmware.output().join("\n"))?;
     check_values(&firmware)?;
     check_connections(&peer)

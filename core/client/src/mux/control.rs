@@ -12,7 +12,6 @@ use super::options::{CONNECT_TIMEOUT_DEFAULT, CqlHost, SessionOptions, socket_ad
 use super::routing::Routes;
 use super::status::{ClusterStatus, NodeStatus};
 use super::{HostStatus, Shared};
-use crate::fork::ProcessFuture;
 use crate::net::Net;
 use crate::{Platform, lock};
 use alloc::collections::BTreeMap;
@@ -20,11 +19,8 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::future::{pending, poll_fn};
+use core::future::pending;
 use core::net::SocketAddr;
-use core::pin::pin;
-use core::sync::atomic::Ordering;
-use core::task::Poll;
 use embedded_io_async::Read as _;
 use poolhouse_core::cluster::{
     Cluster, ClusterAction, ClusterEvent, ClusterQuery, LocalRow, NODES_MAX, Node, NodeRow, ServerEvent, Target,
@@ -87,22 +83,7 @@ pub(super) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
     // The task may have started again after a panic: its connection was dropped.
     shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, Cause::Cancelled, tap));
     let mut link = None;
-    loop {
-        // Registered before the state is read: no notification is missed.
-        let mut closing = pin!(ProcessFuture::new(shared.closing.listen()));
-        if shared.closed.load(Ordering::Acquire) {
-            return;
-        }
-        let mut step = pin!(advance(&shared, &mut link));
-        let is_closing = poll_fn(|context| match closing.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending => step.as_mut().poll(context).map(|()| false),
-        })
-        .await;
-        if is_closing && shared.closed.load(Ordering::Acquire) {
-            return;
-        }
-    }
+    while shared.unless_closed(advance(&shared, &mut link)).await.is_some() {}
 }
 
 /// Executes the next action of the cluster, or waits for input or time.

@@ -566,9 +566,12 @@ impl Change<'_> {
         }
     }
 
-    /// Stores the server's text, or the underlying error, of an attempt to connect that failed.
-    pub(super) fn refused(&mut self, refusal: Option<String>) {
-        self.state.refusal = refusal;
+    /// Stores the server's text, or the underlying error, of an attempt to connect that failed, unless
+    /// the pool has abandoned it.
+    pub(super) fn refused(&mut self, conn: MuxConnId, refusal: Option<String>) {
+        if link_of(&mut self.state.links, conn).is_some() {
+            self.state.refusal = refusal;
+        }
     }
 
     /// Records that the connection is established. Fails if the pool has closed it.

@@ -19,9 +19,10 @@
 //! The control connection has no keyspace: its statements name the tables of the system.
 
 use super::error::{KeyspaceError, Rejection, RejectionReason, RequestError};
-use super::host::Effects;
+use super::host::{Effects, Host};
 use super::link::{NotEstablished, establish_to};
 use super::{Session, Shared};
+use crate::fork::ProcessFuture;
 use crate::{Platform, lock};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -35,23 +36,29 @@ impl<P: Platform> Session<P> {
     /// Sets the keyspace of statements that name none, for all connections. Requests that begin after
     /// the call use it, on each host; those that began before it use either keyspace.
     ///
-    /// First one more connection is established with the keyspace, to the first host that accepts
-    /// connections, and closed. If this succeeds, all connections are replaced: those with requests in
-    /// flight take no more, and are closed when these have ended. Requests wait in the queues of the
-    /// pools until others are established, so call it before the load begins: beyond
-    /// [`max_queue_size`](super::MuxOptions::max_queue_size) they fail. New connections use the keyspace
-    /// until the next call.
+    /// First one more connection is established with the keyspace, to the first host that accepts it,
+    /// those with connections first, and closed. If this succeeds, all connections are replaced: those
+    /// with requests in flight take no more, and are closed when these have ended. New connections use
+    /// the keyspace until the next call.
+    ///
+    /// Call it before the load begins. Until the first new connection of a host is established, its
+    /// requests wait in the queue of its pool: they fail beyond
+    /// [`max_queue_size`](super::MuxOptions::max_queue_size) and after
+    /// [`pool_timeout`](super::MuxOptions::pool_timeout). A pool that has grown begins again with
+    /// `core_connections`.
     ///
     /// Prepare statements again after the call. An existing [`Statement`](super::Statement) keeps the
-    /// keyspace in which it was prepared, on the hosts that have prepared it then; other hosts answer
-    /// [`ErrorCode::UNPREPARED`]. Also begin new [`pages`](Session::pages): each page is a request.
+    /// keyspace in which it was prepared, on the hosts that have prepared it then; another host prepares
+    /// its text in the new keyspace, which fails with [`ErrorCode::UNPREPARED`] or with the error of the
+    /// server. This holds for executions that are in progress, too. Also begin new
+    /// [`pages`](Session::pages): each page is a request.
     ///
     /// - `keyspace`: as [`SessionOptions::keyspace`](super::SessionOptions::keyspace), without quotation
     ///   marks. `CREATE KEYSPACE Shop` creates `shop`, and `CREATE KEYSPACE "Shop"` creates `Shop`. After
     ///   its creation, wait for [`Session::schema_agreement`] first.
     ///
     /// Dropping the future changes nothing, unless it was ready. If several calls run at the same time,
-    /// the keyspace is that of the one that ends last.
+    /// the keyspace is that of the last change.
     ///
     /// Cost: a connection to one host, then new connections to all. Time limits: `connect_timeout` for
     /// each host that is tried, `request_timeout` for the call.
@@ -82,9 +89,13 @@ impl<P: Platform> Session<P> {
         if !is_keyspace_name(keyspace) {
             return Err(refused(keyspace, None, String::new()));
         }
-        shared.try_keyspace(keyspace).await?;
-        shared.check_fork()?;
-        shared.check_open()?;
+        // A child of a fork must neither poll nor drop the connection of the attempt.
+        let attempt = ProcessFuture::new(shared.try_keyspace(keyspace));
+        match shared.unless_closed(attempt).await {
+            Some(Some(outcome)) => outcome?,
+            Some(None) => return Err(RequestError::Forked),
+            None => return Err(RequestError::Closed),
+        }
         shared.change_keyspace(keyspace);
         Ok(())
     }
@@ -109,13 +120,14 @@ impl<P: Platform> Shared<P> {
     }
 
     /// Establishes a connection with the keyspace to the first host that accepts connections, and closes
-    /// it.
+    /// it. Hosts with connections are tried first: the others may not answer.
     async fn try_keyspace(&self, keyspace: &str) -> Result<(), RequestError> {
         let until = self.options.request_timeout.map(|limit| self.now().saturating_add(limit));
-        let hosts = self.hosts();
+        let (hosts, now) = (self.hosts(), self.now());
         let mut rejections = Vec::new();
-        for host in hosts.used() {
-            self.check_open()?;
+        let is_connected = |host: &&Arc<Host>| host.look(now, |mux, _, _| mux.state().open > 0);
+        let (connected, others): (Vec<_>, Vec<_>) = hosts.used().iter().partition(is_connected);
+        for host in connected.into_iter().chain(others) {
             let NotEstablished { cause, report } =
                 match self.until(until, establish_to(self, host, Some(keyspace))).await {
                     Some(Ok(_)) => return Ok(()),
@@ -133,7 +145,6 @@ impl<P: Platform> Shared<P> {
                 refusal: report,
             });
         }
-        self.check_open()?;
         Err(RequestError::NoHost(rejections))
     }
 

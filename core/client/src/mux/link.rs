@@ -47,7 +47,7 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let socket = match established {
         Some(Ok(socket)) => socket,
         Some(Err(failure)) => {
-            shared.step(&host, |change| change.refused(failure.report));
+            shared.step(&host, |change| change.refused(conn, failure.report));
             end.cause = failure.cause;
             return;
         }

@@ -8,8 +8,14 @@ use embassy_executor::{SpawnToken, Spawner};
 use embassy_net::{IpEndpoint, Stack, tcp::ConnectError};
 use embassy_time::{Duration, Timer, with_timeout};
 use poolhouse_board::{host, println, stack};
-use poolhouse_embassy::pool::{Manager, Pool, PoolError, TcpSockets};
+use poolhouse_embassy::pool::{Config, Manager, Options, Pool, PoolError, TcpSockets};
 use static_cell::StaticCell;
+
+/// The options of the pools. An invalid one fails the build.
+pub const CONFIG: Config = match Options::DEFAULT.validate() {
+    Ok(config) => config,
+    Err(_) => panic!("an option is out of its range"),
+};
 
 /// The time limit of a request: far longer than one takes, also on a slow emulator.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 //! A keep-alive HTTP/1.1 client: four tasks send GET requests over two pooled connections.
 //!
-//! A reply has a maximum size and must have a length; a body in chunks is refused. Prints the
-//! outcome of each request. Exit status 0 means that each request had an outcome.
+//! A reply has a maximum size and must have a length; a body in chunks and a status below 200 are
+//! refused. Prints the outcome of each request. Exit status 0 means that each request had an outcome.
 #![no_std]
 #![no_main]
 
@@ -9,17 +9,12 @@ use embassy_executor::Spawner;
 use embassy_futures::join::join3;
 use embassy_net::{IpEndpoint, Stack, tcp::ConnectError};
 use embedded_io_async::{Read as _, Write as _};
-use poolhouse_embassy::pool::{Config, Manager, Options, Pool, TcpBuffers, TcpConnection, TcpSockets, open};
-use poolhouse_pool_examples::{Failure, Run, lease, start};
+use poolhouse_embassy::pool::{Manager, Pool, TcpBuffers, TcpConnection, TcpSockets, open};
+use poolhouse_pool_examples::{CONFIG, Failure, Run, lease, start};
 use static_cell::{ConstStaticCell, StaticCell};
 
 const TASKS: usize = 4;
 const CONNECTIONS: usize = 2;
-/// An invalid option fails the build.
-const CONFIG: Config = match Options::DEFAULT.validate() {
-    Ok(config) => config,
-    Err(_) => panic!("an option is out of its range"),
-};
 
 type Web = Pool<Server, CONNECTIONS, TASKS>;
 
@@ -55,6 +50,7 @@ impl Manager for Server {
 /// Requests `path`. Returns the status and the body, which is in `reply`. If the future is dropped,
 /// the connection is closed.
 async fn get<'r>(web: &Web, path: &str, reply: &'r mut [u8]) -> Result<(u16, &'r [u8]), Failure> {
+    path.bytes().all(|byte| byte.is_ascii_graphic()).then_some(()).ok_or(Failure::Invalid("the path"))?;
     let mut connection = web.get().await.map_err(Failure::Pool)?;
     connection.is_spent = true;
     for part in ["GET ", path, " HTTP/1.1\r\nHost: plant\r\n\r\n"] {
@@ -83,14 +79,15 @@ async fn get<'r>(web: &Web, path: &str, reply: &'r mut [u8]) -> Result<(u16, &'r
 /// The status, the length of the body, and whether the server closes the connection after it.
 fn parse(head: &[u8]) -> Option<(u16, usize, bool)> {
     let head = core::str::from_utf8(head).ok()?;
-    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
+    let status = u16::try_from(number(head.strip_prefix("HTTP/1.1 ")?.split(' ').next()?)?).ok()?;
     let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-    let values = |name| fields.clone().filter(move |it| it.0.eq_ignore_ascii_case(name)).map(|it| it.1.trim());
+    let values = |name| fields.clone().filter(move |it| it.0.trim().eq_ignore_ascii_case(name)).map(|it| it.1.trim());
     let mut lengths = values("content-length");
-    let length = lengths.next()?.parse().ok()?;
+    let length: usize = number(lengths.next()?)?;
     let is_ambiguous = lengths.next().is_some() || values("transfer-encoding").next().is_some();
     let is_last = values("connection").flat_map(|it| it.split(',')).any(|it| it.trim().eq_ignore_ascii_case("close"));
-    (!is_ambiguous).then_some((status, length, is_last))
+    (!is_ambiguous && (200..600).contains(&status)).then_some((status, length, is_last))
 }
 
 /// The clock of the pool, and a worker for each connection that may be opened at the same time.

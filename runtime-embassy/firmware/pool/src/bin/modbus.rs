@@ -1,5 +1,5 @@
-//! A gateway to the units behind a Modbus-TCP server: four tasks read holding registers over two
-//! pooled connections.
+//! A Modbus-TCP client: four tasks read holding registers of units behind one server, over two pooled
+//! connections.
 //!
 //! Each task has its own unit. A reply that does not match its request ends its connection. Prints
 //! the outcome of each request. Exit status 0 means that each request had an outcome.
@@ -10,23 +10,19 @@ use embassy_executor::Spawner;
 use embassy_futures::join::join3;
 use embassy_net::{IpEndpoint, Stack, tcp::ConnectError};
 use embedded_io_async::{Read as _, Write as _};
-use poolhouse_embassy::pool::{Config, Manager, Options, Pool, TcpBuffers, TcpConnection, TcpSockets, open};
-use poolhouse_pool_examples::{Failure, Run, lease, start};
+use poolhouse_embassy::pool::{Manager, Pool, TcpBuffers, TcpConnection, TcpSockets, open};
+use poolhouse_pool_examples::{CONFIG, Failure, Run, lease, start};
 use static_cell::{ConstStaticCell, StaticCell};
 
 const TASKS: usize = 4;
 const CONNECTIONS: usize = 2;
 /// The number of registers that a task reads at a time; at most 125.
 const REGISTERS: u8 = 4;
+const _: () = assert!(REGISTERS >= 1 && REGISTERS <= 125);
 /// The function that reads holding registers.
 const READ_HOLDING: u8 = 3;
 /// The bit that marks a function as failed, in a reply.
 const EXCEPTION: u8 = 0x80;
-/// An invalid option fails the build.
-const CONFIG: Config = match Options::DEFAULT.validate() {
-    Ok(config) => config,
-    Err(_) => panic!("an option is out of its range"),
-};
 
 type Plant = Pool<Server, CONNECTIONS, TASKS>;
 
