@@ -664,7 +664,7 @@ fn requests_that_wait<P: Platform + Default>() {
 fn change_of_the_keyspace_is_continued_by_the_parent<P: Platform + Default>() {
     let server = node();
     let held = Act::Hold { count: usize::MAX, order: Order::Kept };
-    let rule = server.add(Rule::on(Opcode::Query, held).text("USE \"shop\""));
+    let rule = server.add(Rule::on(Opcode::Query, held).text("USE \"shop\"").times(1));
     let session = session::<P>(&server, 4);
     echoes(&session);
     let mut change = Box::pin(session.use_keyspace("shop"));

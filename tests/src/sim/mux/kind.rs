@@ -65,8 +65,6 @@ kinds! {
     HostUp = 8,
     /// Changes the options.
     Reconfigure = 8,
-    /// All connections are replaced.
-    ReplaceConnections = 8,
     /// The host is set to ignored, or no longer ignored.
     Ignore = 20,
     /// Closes the pool.
@@ -83,4 +81,6 @@ kinds! {
     TimeBack = 8,
     /// Calls `handle_timeout` although nothing need be due.
     Tick = 4,
+    /// Replaces all connections. The last one, so that the saved inputs of the others keep their meaning.
+    ReplaceConnections = 8,
 }

@@ -90,22 +90,22 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
 #[test]
 fn falsified_outputs_break_these_invariants() {
     expect![[r#"
-        a connection also fails: P1 57
-        a duration is wrong: M4 42, M5 9, P19 9, P32 3
-        a number of requests is wrong: M4 28, M5 25, M6 2
-        a reason is wrong: M4 48, P19 14
-        a stream id is used twice: M1 34
-        a stream is also acquired: P1 60
-        an action is also polled: M6 45, P20 1, P8 8, nothing 6
+        a connection also fails: P1 58
+        a duration is wrong: M4 41, M5 8, P19 10, P32 4
+        a number of requests is wrong: M4 31, M5 21, M6 2
+        a reason is wrong: M4 50, P19 12
+        a stream id is used twice: M1 30
+        a stream is also acquired: P1 55
+        an action is also polled: M6 46, P20 1, P8 6, nothing 7
         an event has another time: P25 63
         an event is added: M5 13, M6 36, P18 13
-        an event is emitted twice: M3 1, M4 34, M5 15, M6 11, P18 2
-        an event is missing: M2 1, M4 26, M5 19, M6 16, P19 1
-        an event is of another connection: M2 1, M4 13, M6 19, P32 18, P6 11
-        an event is of another stream: M2 33, M3 4
-        events are in another order: M3 1, M5 9, M6 39, P19 11, P6 1
-        the pool is also closed: M6 6, P1 53, P20 2, nothing 1
-        the time of the pool also advances: P1 9, P20 5, P25 35, P32 4, nothing 9
+        an event is emitted twice: M2 1, M4 31, M5 18, M6 8, P18 5
+        an event is missing: M2 1, M4 18, M5 17, M6 20, P19 6, P6 1
+        an event is of another connection: M2 4, M4 14, M6 12, P32 19, P6 11
+        an event is of another stream: M2 33, M3 3
+        events are in another order: M3 2, M5 5, M6 45, P19 8, P6 1
+        the pool is also closed: M6 5, P1 56, P20 1
+        the time of the pool also advances: M4 1, M5 1, P1 12, P20 4, P25 29, P32 7, nothing 8
     "#]]
     .assert_eq(&verdicts(1_000, 400, crate::fuzz::mux));
 }
