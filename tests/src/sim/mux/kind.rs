@@ -81,6 +81,6 @@ kinds! {
     TimeBack = 8,
     /// Calls `handle_timeout` although nothing need be due.
     Tick = 4,
-    /// Replaces all connections. The last one, so that the saved inputs of the others keep their meaning.
+    /// Replaces all connections.
     ReplaceConnections = 8,
 }
