@@ -11,6 +11,8 @@ use crate::settings::Settings;
 use askers::Askers;
 use core::net::SocketAddr;
 
+pub(crate) use askers::one_connection;
+
 /// Requests in flight, and number of requests of a round.
 const LOADS: [(u32, u32); 3] = [(1, 3_000), (128, 40_000), (1_024, 60_000)];
 

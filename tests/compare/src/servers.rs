@@ -24,7 +24,7 @@ struct Kind {
     name: &'static str,
     command: &'static str,
     start: fn(Option<u32>) -> Result<RealServer, String>,
-    /// The first is ours, the second the one that ratios refer to.
+    /// The first is Poolhouse, the second the Rust peer, to which the ratios refer.
     clients: &'static [(&'static str, Build)],
     /// Commands that are in progress at a time.
     loads: [u32; 3],
@@ -153,7 +153,8 @@ impl Kind {
 
 /// Measures one load. A client that fails is a row with the reason from then on.
 fn measure(title: &str, peers: &mut [(&str, Result<Peer, String>)], load: u32, settings: &Settings) -> Table {
-    let columns = ["commands/s", "of the 2nd", "p50 us", "p99 us", "CPU us/command", "user us", "CPU of the 2nd"];
+    let columns =
+        ["commands/s", "of the Rust peer", "p50 us", "p99 us", "CPU us/command", "user us", "CPU of the Rust peer"];
     let mut table = Table::new(title, &columns);
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); peers.len()];
     let rates = Rounds::of(settings.of(1, 5), peers.len(), |case| {
@@ -180,16 +181,16 @@ fn measure(title: &str, peers: &mut [(&str, Result<Peer, String>)], load: u32, s
             continue;
         }
         let cpu = |round: &Round| round.user_us + round.system_us;
-        let of_second = |ratio: f64| if peers[1].1.is_ok() { ratio } else { f64::NAN };
-        let cpu_ratios = rounds[case].iter().zip(&rounds[1]).skip(1).map(|(one, second)| cpu(one) / cpu(second));
+        let of_rust_peer = |ratio: f64| if peers[1].1.is_ok() { ratio } else { f64::NAN };
+        let cpu_ratios = rounds[case].iter().zip(&rounds[1]).skip(1).map(|(one, rust)| cpu(one) / cpu(rust));
         let figures = [
             rates.median(case),
-            of_second(rates.ratio(case, 1)),
+            of_rust_peer(rates.ratio(case, 1)),
             of(case, |round| round.p50_us),
             of(case, |round| round.p99_us),
             of(case, cpu),
             of(case, |round| round.user_us),
-            of_second(median(cpu_ratios.collect())),
+            of_rust_peer(median(cpu_ratios.collect())),
         ];
         table.row(*name, &figures);
     }

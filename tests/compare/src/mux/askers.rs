@@ -24,6 +24,18 @@ pub(super) const NAMES: &[(&str, &str)] = &[
 /// The statement: the server returns its text in one cell.
 const STATEMENT: &str = "echo a cell of twenty-four.";
 
+/// Options of a pool with one connection for all requests.
+pub(crate) fn one_connection() -> MuxOptions {
+    let most = 32_768;
+    let local = HostOptions {
+        core_connections: 1,
+        max_connections: 1,
+        max_requests_per_connection: most,
+        new_connection_threshold: most,
+    };
+    MuxOptions { local, ..MuxOptions::DEFAULT }
+}
+
 /// All clients, with one connection each.
 pub(super) struct Askers {
     bare: Option<Bare<Async<TcpStream>>>,
@@ -39,15 +51,7 @@ impl Askers {
             stream.get_ref().set_nodelay(true).expect("a socket");
             Bare::over(stream, STATEMENT).await
         });
-        let most = 32_768;
-        let host = HostOptions {
-            core_connections: 1,
-            max_connections: 1,
-            max_requests_per_connection: most,
-            new_connection_threshold: most,
-        };
-        let mux = MuxOptions { local: host, ..MuxOptions::DEFAULT };
-        let options = SessionOptions::new([server.to_string()]).version(Version::V4).mux(mux);
+        let options = SessionOptions::new([server.to_string()]).version(Version::V4).mux(one_connection());
         let session = Session::new(options).expect("a session");
         smol::block_on(session.query(STATEMENT, Consistency::One)).expect("an answer");
         let mut builder = tokio::runtime::Builder::new_multi_thread();

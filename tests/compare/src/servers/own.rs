@@ -2,13 +2,14 @@
 
 use crate::clients::official;
 use crate::measure::quantile;
+use crate::mux::one_connection;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::num::NonZeroUsize;
 use core::time::Duration;
 use mongodb::bson::doc;
 use poolhouse_smol::mux::cql::{Consistency, Parameters};
-use poolhouse_smol::mux::{HostOptions, MuxOptions, RequestOptions, Session, SessionOptions, Statement};
+use poolhouse_smol::mux::{RequestOptions, Session, SessionOptions, Statement};
 use poolhouse_smol::{Client, ClientOptions};
 use scylla::client::PoolSize;
 use scylla::client::session::Session as Scylla;
@@ -69,15 +70,7 @@ pub(crate) fn run(name: &str, server: SocketAddr) {
             on_tokio(&runtime, &client.expect("valid options"));
         }
         "cql-poolhouse" => {
-            let most = 32_768;
-            let local = HostOptions {
-                core_connections: 1,
-                max_connections: 1,
-                max_requests_per_connection: most,
-                new_connection_threshold: most,
-            };
-            let mux = MuxOptions { local, ..MuxOptions::DEFAULT };
-            let options = SessionOptions::contact_points([server.to_string()]).mux(mux);
+            let options = SessionOptions::contact_points([server.to_string()]).mux(one_connection());
             let session = Session::new(options).expect("a session");
             let statement = smol::block_on(session.prepare(STATEMENT)).expect("a statement");
             on_smol(&(session, statement));
