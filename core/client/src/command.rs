@@ -4,7 +4,7 @@
 
 use super::options::tag_sets;
 use super::session::SessionState;
-use super::transaction::retryable_write;
+use super::transaction::label_retryable_write;
 use super::{Client, Error, Net, Platform, connection};
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -259,11 +259,10 @@ impl<P: Platform> Client<P> {
         let numbered = is_write && self.options().retry_writes && options.retry;
         let has_own_number = retry == Retry::Write && shape.has_session && shape.has_txn_number;
         let is_labelled = numbered || has_own_number && policy.enabled;
-        // After an error, the label depends on the server, which may not accept numbers, only if the
-        // command was sent to it.
+        // If the command was sent, the label depends on whether the server accepts numbers: see below.
         let failed = |session: &mut SessionState<P>, attempts: &Attempts<'_, Net<P>, Error>, error: Error| {
             let is_labelled = is_labelled && error.is_unsent();
-            session.failed(if is_labelled { retryable_write(error, attempts, None) } else { error })
+            session.failed(if is_labelled { label_retryable_write(error, attempts, None) } else { error })
         };
         let mut txn_number = None;
         loop {
@@ -304,8 +303,11 @@ impl<P: Platform> Client<P> {
             let outcome = connection::exchange(&mut guard, self, session, &parts, options.write_errors_in_reply).await;
             let Err(error) = outcome else { return finish(guard, session).await };
             let is_recognized = txn_number.is_some() || has_own_number;
-            let error =
-                if is_labelled && is_recognized { retryable_write(error, &attempts, Some(&guard)) } else { error };
+            let error = if is_labelled && is_recognized {
+                label_retryable_write(error, &attempts, Some(&guard))
+            } else {
+                error
+            };
             let is_repeatable = match retry {
                 Retry::None => false,
                 Retry::Read => attempts.is_transient(&error),

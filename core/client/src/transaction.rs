@@ -362,7 +362,7 @@ impl<P: Platform> Client<P> {
         loop {
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
-                Err(error) => return Err(session.unsent(retryable_write(error, &attempts, None), is_commit)),
+                Err(error) => return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit)),
             };
             guard.set_operation_id(operation_id);
             if self.is_paced(deadline) {
@@ -375,7 +375,7 @@ impl<P: Platform> Client<P> {
                     session.keep(self, guard);
                     // An earlier attempt has the original cause.
                     let error = attempts.take_error().unwrap_or(error.into());
-                    return Err(session.unsent(retryable_write(error, &attempts, None), is_commit));
+                    return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit));
                 }
             };
             let (command, is_repeated) = session.end_command(is_commit, deadline.is_some(), rest_ms)?;
@@ -386,7 +386,7 @@ impl<P: Platform> Client<P> {
                 session.keep(self, guard);
                 return Ok(());
             };
-            let error = retryable_write(error, &attempts, Some(&guard));
+            let error = label_retryable_write(error, &attempts, Some(&guard));
             if let Some(own) = &mut session.own {
                 if !is_commit {
                     // Another attempt may use another router.
@@ -401,19 +401,19 @@ impl<P: Platform> Client<P> {
             }
             let is_repeatable = error.has_label("RetryableWriteError");
             if let Err(error) = attempts.failed_and(error, is_repeatable) {
-                return Err(retryable_write(error, &attempts, None));
+                return Err(label_retryable_write(error, &attempts, None));
             }
         }
     }
 }
 
-/// Adds the label to the error of a write that the server recognizes, if the write may be repeated
-/// after it and the server has not added it.
+/// Adds `RetryableWriteError` to the error of a write with a number, if the write may be repeated after
+/// it.
 ///
 /// - `guard`: the connection, if the command was sent.
 ///
 /// Source: Retryable Writes, "Determining Retryable Errors".
-pub(super) fn retryable_write<P: Platform>(
+pub(super) fn label_retryable_write<P: Platform>(
     error: Error,
     attempts: &Attempts<'_, Net<P>, Error>,
     guard: Option<&Guard<'_, Net<P>>>,
@@ -560,10 +560,11 @@ impl<P: Platform> ClientSession<P> {
     /// such as after a conflict with another transaction or a change of the primary, the whole
     /// transaction is repeated, after a [pause](transaction_pause). **`work` may therefore be called
     /// several times**: it must have no side effect outside of the transaction that must not be
-    /// repeated. A commit with an unknown outcome is repeated too, after such a pause. Retries end after the client's
-    /// [`timeout`](super::ClientOptions#structfield.timeout), which is then a time limit for all
-    /// commands and commits together, and the only one: while the transaction is open, a command with a
-    /// limit of its own is refused. Without it, retries end after 120 s.
+    /// repeated. A commit with an unknown outcome is repeated too, after such a pause.
+    ///
+    /// If the client has a [`timeout`](super::ClientOptions#structfield.timeout), it limits all commands
+    /// and commits together, and a command with another limit is refused while the transaction is open.
+    /// If it has none, retries end after 120 s.
     ///
     /// `work` must return the errors of its commands, or errors of its own: a failed command may have
     /// aborted the transaction on the server, so a commit would fail. If it commits or aborts the

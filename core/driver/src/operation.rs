@@ -36,8 +36,8 @@ pub struct CommandOptions<'a> {
     pub client_read_preference: bool,
     /// The time limit for all attempts; `None` is the limits of the client's options. If it is set,
     /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is no limit, but selection with
-    /// check-out still takes at most `serverSelectionTimeoutMS`. With zero, the command fails. In
-    /// `with_transaction` of a client with a timeout, a limit is refused.
+    /// check-out still takes at most `serverSelectionTimeoutMS`. With zero, the command fails. If
+    /// the client has a timeout, a command in `with_transaction` with a limit is refused.
     pub timeout: Option<Duration>,
     /// Whether the command may be executed twice without harm. Then it is also retried, preferably
     /// on another server, after a network error, an interruption, the end of `socketTimeoutMS` or a

@@ -49,12 +49,12 @@ impl<const N: usize, const RECEIVE: usize, const SEND: usize> fmt::Debug for Tcp
 /// - `N`: the number of sockets, at least the pool's number of connections. With one more, a
 ///   connection that replaces another one need not wait until that has ended.
 pub struct TcpSockets<const N: usize> {
-    sockets: [RefCell<Lent>; N],
+    sockets: [RefCell<Socket>; N],
 }
 
 /// A socket, and the time at which its last connection is reset if it has not ended.
-struct Lent {
-    socket: TcpSocket<'static>,
+struct Socket {
+    tcp: TcpSocket<'static>,
     ends_at: Instant,
 }
 
@@ -71,7 +71,7 @@ impl<const N: usize> TcpSockets<N> {
         let sockets = memory.buffers.each_mut().map(|(receive, send)| {
             let mut socket = TcpSocket::new(stack, receive, send);
             socket.set_nagle_enabled(false);
-            RefCell::new(Lent { socket, ends_at: Instant::MIN })
+            RefCell::new(Socket { tcp: socket, ends_at: Instant::MIN })
         });
         Self { sockets }
     }
@@ -92,7 +92,7 @@ impl<const N: usize> TcpSockets<N> {
         let free = self.free().find(has_ended).or_else(|| self.free().next());
         let mut connection = free.ok_or(ConnectError::InvalidState)?;
         connection.end().await;
-        connection.lent.socket.connect(server).await?;
+        connection.socket.tcp.connect(server).await?;
         Ok(connection)
     }
 
@@ -109,15 +109,15 @@ impl<const N: usize> TcpSockets<N> {
                 }
             };
             let _ = with_timeout(LINGER, is_returned).await;
-            if let Ok(lent) = socket.try_borrow_mut() {
-                TcpConnection { lent }.end().await;
+            if let Ok(socket) = socket.try_borrow_mut() {
+                TcpConnection { socket }.end().await;
             }
         }
     }
 
     /// The sockets that are not borrowed, all closed or being closed.
     fn free(&'static self) -> impl Iterator<Item = TcpConnection> {
-        self.sockets.iter().filter_map(|socket| Some(TcpConnection { lent: socket.try_borrow_mut().ok()? }))
+        self.sockets.iter().filter_map(|socket| Some(TcpConnection { socket: socket.try_borrow_mut().ok()? }))
     }
 }
 
@@ -133,7 +133,7 @@ impl<const N: usize> fmt::Debug for TcpSockets<N> {
 ///
 /// Options that are set on the socket, such as its timeout, remain for the next connection.
 pub struct TcpConnection {
-    lent: RefMut<'static, Lent>,
+    socket: RefMut<'static, Socket>,
 }
 
 impl TcpConnection {
@@ -147,8 +147,8 @@ impl TcpConnection {
 
     /// Completes the close of the socket's last connection.
     async fn end(&mut self) {
-        let Lent { socket, ends_at } = &mut *self.lent;
-        close(socket, *ends_at).await;
+        let Socket { tcp, ends_at } = &mut *self.socket;
+        close(tcp, *ends_at).await;
     }
 }
 
@@ -156,13 +156,13 @@ impl Deref for TcpConnection {
     type Target = TcpSocket<'static>;
 
     fn deref(&self) -> &TcpSocket<'static> {
-        &self.lent.socket
+        &self.socket.tcp
     }
 }
 
 impl DerefMut for TcpConnection {
     fn deref_mut(&mut self) -> &mut TcpSocket<'static> {
-        &mut self.lent.socket
+        &mut self.socket.tcp
     }
 }
 
@@ -170,9 +170,9 @@ impl Drop for TcpConnection {
     fn drop(&mut self) {
         // Only once: a connection that is closing was dropped before.
         if matches!(self.state(), State::SynReceived | State::Established | State::CloseWait) {
-            self.lent.ends_at = Instant::now() + LINGER;
+            self.socket.ends_at = Instant::now() + LINGER;
         }
-        self.lent.socket.close();
+        self.socket.tcp.close();
     }
 }
 

@@ -196,15 +196,21 @@ fn connection_with_a_surplus_byte_or_an_end_is_not_quiet() {
     });
 }
 
+/// Returns a pool with one socket, whose connection was dropped and whose peer has not ended it.
+async fn with_ended_connection(net: &Net) -> &'static Echoes<1> {
+    let server = Server { lingers: true, ..Server::default() };
+    let pool = pool::<1>(net, &server, Options::DEFAULT);
+    say(pool, b"once").await.expect("a connection");
+    pool.clear();
+    eventually("the server sees the end", || server.ends().len() == 1).await;
+    pool
+}
+
 /// The time for the end of a connection begins with its drop, not with each attempt to connect.
 #[test]
 fn attempts_that_are_dropped_do_not_postpone_the_reset() {
     run(async |net| {
-        let server = Server { lingers: true, ..Server::default() };
-        let pool = pool::<1>(net, &server, Options::DEFAULT);
-        say(pool, b"once").await.expect("a connection");
-        pool.clear();
-        eventually("the server sees the end", || server.ends().len() == 1).await;
+        let pool = with_ended_connection(net).await;
         for _ in 0..3 {
             let limit = embassy_time::Duration::from_millis(300);
             let attempt = net.spawn_task(embassy_time::with_timeout(limit, pool.manager().connect()));
@@ -222,11 +228,7 @@ fn attempts_that_are_dropped_do_not_postpone_the_reset() {
 #[test]
 fn socket_whose_peer_stays_open_is_used_again_after_a_reset() {
     run(async |net| {
-        let server = Server { lingers: true, ..Server::default() };
-        let pool = pool::<1>(net, &server, Options::DEFAULT);
-        say(pool, b"once").await.expect("a connection");
-        pool.clear();
-        eventually("the server sees the end", || server.ends().len() == 1).await;
+        let pool = with_ended_connection(net).await;
         let again = net.spawn_task(say(pool, b"again"));
         net.idle().await;
         assert_eq!(pool.snapshot().counts.pending, 1, "the worker waits for the end of the first connection");
