@@ -8,6 +8,7 @@ use core::time::Duration;
 /// Contains the specification's name of the option, the value, and the rule that the value breaks:
 /// `heartbeatFrequencyMS is 100, but must be at least 500`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ConfigError {
     option: &'static str,
     value: u64,

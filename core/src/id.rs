@@ -47,11 +47,19 @@ impl fmt::Display for ServerId {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for ServerId {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "ServerId({=u32})", self.number());
+    }
+}
+
 const _: () = assert!(size_of::<Option<ServerId>>() == 8);
 
 /// Identifies a topology in events (LOG-09). The host chooses the number once; two topologies with
 /// events that could be mixed up need different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TopologyId(u32);
 
 impl TopologyId {

@@ -121,6 +121,7 @@ const MIN_SERVER_VERSION: &str = "4.2";
 
 /// The type of a deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum TopologyType {
     /// Not known yet.
     #[default]

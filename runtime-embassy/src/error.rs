@@ -9,6 +9,7 @@ use poolhouse_wire::hello::MetadataError;
 
 /// A client cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SetupError {
     /// The seeds contradict each other or the other options, or a seed is not an address.

@@ -91,7 +91,7 @@
 //! | `auth` | default | users and passwords: SCRAM-SHA-256. SCRAM-SHA-1 too if feature `scram-sha-1` of `poolhouse-auth` is enabled |
 //! | `dns` | default | names of servers, resolved by embassy-net. Without it, servers must have IPv4 addresses |
 //! | `tls` | | TLS 1.3 to servers with P-256 certificates |
-//! | `defmt` | | events as log messages of defmt |
+//! | `defmt` | | events as log messages of defmt; `defmt::Format` of events and errors |
 //!
 //! # Guide
 //!

@@ -33,6 +33,7 @@ impl Stream {
 
 /// The error of a read or a write of a [`Stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct StreamError(pub Cause);
 
 impl fmt::Display for StreamError {

@@ -33,6 +33,7 @@ use poolhouse_wire::{Authenticator, EncodeError, Phase, Sink, WireError, WireErr
 
 /// An exchange failed: a request was not written, or its reply was not received.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ExchangeError {
     /// The request cannot be encoded. Nothing was written; the connection remains usable.

@@ -72,6 +72,13 @@ impl ServerAddress {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for ServerAddress {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{=str}", self.as_str());
+    }
+}
+
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -83,6 +90,7 @@ impl fmt::Display for ServerAddress {
 ///
 /// Source: CMAP, "Connection Pool Errors" (CMAP-99).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct CheckOutFailure {
     /// The error of the check-out.
@@ -117,6 +125,7 @@ impl core::error::Error for CheckOutFailure {
 
 /// The error of an operation.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum OperationError {
     /// No suitable server was found in time, or none can be found. Contains the topology at that

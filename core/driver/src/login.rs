@@ -39,6 +39,7 @@ pub type LoginReport = LoginFailure;
 
 /// A connection was not authenticated. Contains no secret, even if the server sent one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct LoginFailure {
     /// The error of the check-out.

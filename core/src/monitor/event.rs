@@ -11,6 +11,7 @@ use crate::ServerId;
 
 /// The connection that a heartbeat uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct HeartbeatId {
     /// The server that is checked.
     pub server: ServerId,
@@ -28,6 +29,7 @@ pub struct HeartbeatId {
 /// next one, also when the check is cancelled or the monitor is closed (LOG-11). The RTT connection
 /// emits none (LOG-17, MON-46).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum MonitorEvent {
     /// A check begins: a new connection will be dialed, a hello written, or the next reply of a

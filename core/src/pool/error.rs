@@ -8,6 +8,7 @@ use core::fmt;
 ///
 /// Source: CMAP, "Connection Pool Errors" (CMAP-67, CMAP-80, CMAP-93, CMAP-99).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum CheckOutError {
     /// The pool is closed permanently.
@@ -111,6 +112,7 @@ impl core::error::Error for CheckOutError {
 
 /// Numbers of connections of a load-balanced pool by use (CMAP-93).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Usage {
     /// `maxPoolSize`; 0 means no limit.
     pub max_pool_size: u32,

@@ -9,6 +9,7 @@ use core::time::Duration;
 
 /// The eleven events of a pool. Each contains the pool's id, not its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PoolEvent {
     /// The pool was created, and is paused.
@@ -177,6 +178,7 @@ impl fmt::Display for PoolEvent {
 
 /// The reason for closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ClosedReason {
     /// The pool was cleared since the connection was created, or the connection was retired.
     Stale,
@@ -203,6 +205,7 @@ impl ClosedReason {
 
 /// The reason for the failure of a check-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum CheckOutFailedReason {
     /// The pool was closed.
     PoolClosed,

@@ -11,6 +11,7 @@ use core::time::Duration;
 /// The deprecated `waitQueueSize` and `waitQueueMultiple` are not supported: limit the number of
 /// tasks that check out, or the time that they wait (CMAP-09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PoolOptions {
     /// `maxPoolSize`: the maximum number of connections, pending and in use included; 0 means no
     /// limit. Default 100.
@@ -106,6 +107,7 @@ impl Default for PoolOptions {
 
 /// The order in which available connections are reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Reuse {
     /// The connection that was returned last: the others can become idle and be closed (LIFO).
     #[default]

@@ -11,6 +11,7 @@ use core::num::NonZeroU64;
 /// Identifies a pool in leases and events. The host chooses the number; two pools with leases that
 /// could be mixed up need different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PoolId(u64);
 
 impl PoolId {
@@ -44,6 +45,13 @@ impl ConnId {
     #[must_use]
     pub const fn connection_id(self) -> NonZeroU64 {
         self.0.serial
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for ConnId {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "ConnId({=u64})", self.connection_id().get());
     }
 }
 
@@ -196,6 +204,7 @@ pub enum PoolState {
 
 /// The numbers of connections and waiters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PoolCounts {
     /// Connections that are being established.
     pub pending: u32,

@@ -17,6 +17,7 @@ use core::time::Duration;
 
 /// The reason of a failed selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SelectionFailure {
     /// No server was suitable for this long: serverSelectionTimeoutMS has passed.
@@ -40,6 +41,7 @@ pub enum SelectionFailure {
 /// [`SelectionError::describe`] adds the servers' current descriptions, and with `alloc`
 /// `SelectionError::detail` adds a copy of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SelectionError {
     failure: SelectionFailure,
     topology_type: TopologyType,
@@ -267,6 +269,15 @@ impl fmt::Display for DetailedSelectionError {
             f.write_str(")")
         })?;
         self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
+    }
+}
+
+/// The text of [`Display`](fmt::Display), formatted on the device: builds without a heap have
+/// [`SelectionError`] only.
+#[cfg(all(feature = "alloc", feature = "defmt"))]
+impl defmt::Format for DetailedSelectionError {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{}", defmt::Display2Format(self));
     }
 }
 

@@ -256,6 +256,16 @@ impl fmt::Display for ServerDescription<'_> {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for ServerDescription<'_> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{=str}: {}", self.address(), self.server_type());
+        if let Some(error) = self.error() {
+            defmt::write!(f, " ({})", error);
+        }
+    }
+}
+
 impl ServerDescription<'_> {
     fn fmt_error(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.data.error {
@@ -434,6 +444,15 @@ impl fmt::Debug for TopologyDescription<'_> {
 impl fmt::Display for TopologyDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_with(f, |f, server| server.fmt_error(f))
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for TopologyDescription<'_> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{} [ ", self.topology_type());
+        self.servers().for_each(|server| defmt::write!(f, "{} ", server));
+        defmt::write!(f, "]");
     }
 }
 

@@ -7,6 +7,7 @@ use core::fmt;
 
 /// An election and a configuration: the ordering of primaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ElectionTuple {
     /// `electionId`; `None` is the lowest.
     pub election_id: Option<ObjectId>,
@@ -29,6 +30,7 @@ impl fmt::Display for ElectionTuple {
 
 /// A state change that a server reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum StateChange {
     /// The server is not the writable primary.
     NotWritablePrimary,
@@ -55,6 +57,7 @@ impl StateChange {
 
 /// The memory limit that a reply exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Limit {
     /// Hosts, passives and arbiters in one reply.
     Names,
@@ -68,6 +71,7 @@ pub enum Limit {
 
 /// The field of a reply that contains an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum AddressField {
     /// `hosts`.
     Hosts,
@@ -97,6 +101,7 @@ impl AddressField {
 
 /// The reason why a server is Unknown (SDAM-22). `Copy`, and free of text from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ServerError {
     /// A check or an application's connection failed.
@@ -185,6 +190,7 @@ impl core::error::Error for ServerError {
 /// A wire version mismatch of one server, which makes the whole topology unusable (SDAM-35). Its
 /// [`Display`](fmt::Display) is the prescribed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Incompatibility<'a> {
     pub(super) address: &'a str,
     pub(super) mismatch: WireMismatch,
@@ -192,6 +198,7 @@ pub struct Incompatibility<'a> {
 
 /// The side whose wire version is too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum WireMismatch {
     /// The server requires at least this version, which this client does not support.
     ServerTooNew(i32),
@@ -236,6 +243,7 @@ impl core::error::Error for Incompatibility<'_> {}
 
 /// Topology options that contradict each other (SDAM-06). Nothing was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum TopologyConfigError {
     /// `directConnection=true` with several hosts.

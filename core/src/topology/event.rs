@@ -10,6 +10,7 @@ use core::fmt;
 /// The six events of a topology, and one warning. Descriptions are borrowed, without copying; to
 /// store an event, copy it with `SdamEvent::to_owned` (feature `alloc`).
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SdamEvent<'a> {
     /// The topology was opened. This is the first event.

@@ -160,6 +160,7 @@ impl<A: Authenticator> Authenticator for &mut A {
 ///
 /// `Copy`, and free of text of the user or of the peer, so it cannot contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum AuthError {
     /// The mechanism needs a user name.

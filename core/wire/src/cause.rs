@@ -14,6 +14,7 @@ use core::hash::{Hash, Hasher};
 /// `Copy` and free of text of a peer: it fits into slots, events and errors of every build, and
 /// cannot contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Cause {
     /// The socket failed: refused, reset, or closed by the peer.
@@ -154,6 +155,17 @@ impl fmt::Display for Reason {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for Reason {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        match self.get() {
+            // An error of another crate, formatted on the device: builds without a heap have none.
+            Some(error) => defmt::write!(f, "{}", defmt::Display2Format(error)),
+            None => defmt::write!(f, "-"),
+        }
+    }
+}
+
 impl fmt::Debug for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Reason").field(&self.get()).finish()
@@ -174,6 +186,7 @@ impl Hash for Reason {
 
 /// The fault of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum CertificateFault {
     /// It has expired.

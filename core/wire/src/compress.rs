@@ -46,6 +46,7 @@ const BODY_BYTES_MIN: usize = MESSAGE_BYTES_MIN - HEADER_BYTES;
 
 /// A compression algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Compressor {
     /// Snappy.
     Snappy,

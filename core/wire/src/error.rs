@@ -16,6 +16,7 @@ use crate::cause::Cause;
 /// input: of the message for [`decode_message`](super::message::decode_message), of the document
 /// for a document that was opened directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WireError {
     kind: WireErrorKind,
     offset: u32,
@@ -23,6 +24,7 @@ pub struct WireError {
 
 /// The rule that the received bytes violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum WireErrorKind {
     /// The claimed message length is less than header and flags.
@@ -303,6 +305,7 @@ impl From<WireError> for Cause {
 
 /// A value cannot be encoded. The sink is unchanged by the failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The sink has no room left, or its allocator refused.

@@ -115,6 +115,7 @@ pub struct Established {
 
 /// A connection was not established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct HandshakeError {
     /// The phase in which it failed.
     pub phase: Phase,

@@ -28,6 +28,7 @@ const NAMES: [(Labels, &str); 7] = [
 
 /// The phase that the establishment of a connection had reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Phase {
     /// Name resolution and the TCP or unix-domain connect.
     Connect,
@@ -118,6 +119,15 @@ impl BitOr for Labels {
 impl BitOrAssign for Labels {
     fn bitor_assign(&mut self, other: Self) {
         *self = self.union(other);
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Labels {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Labels(");
+        self.names().for_each(|name| defmt::write!(f, " {=str}", name));
+        defmt::write!(f, " )");
     }
 }
 

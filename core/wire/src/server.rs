@@ -20,8 +20,16 @@ impl fmt::Debug for ObjectId {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for ObjectId {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "ObjectId({=[u8]:02x})", self.0);
+    }
+}
+
 /// A server's topology version: its process and the number of state changes in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TopologyVersion {
     /// The process; counters of different processes cannot be compared.
     pub process_id: ObjectId,
@@ -31,6 +39,7 @@ pub struct TopologyVersion {
 
 /// The type of a server as of its last check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ServerType {
     /// Not checked yet, or the last check failed.
     #[default]

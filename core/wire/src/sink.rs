@@ -4,6 +4,7 @@ use core::fmt;
 
 /// The buffer has reached its limit, or the allocator refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Full;
 
 impl fmt::Display for Full {

@@ -175,7 +175,10 @@ fn network_error_of_a_write_that_may_be_repeated_has_a_label() {
             (true, &numbered, plain.retry(false), false),
             (false, &numbered, plain, false),
         ] {
-            let client = client(options(&set.uri()).retry_writes(retry_writes));
+            let mut options = options(&set.uri()).retry_writes(retry_writes);
+            // One retry, not as many as the limit permits.
+            options.timeout = None;
+            let client = client(options);
             known(&client, &set).await;
             set.server(primary).set_fail_point(close.clone());
             let error = refused(client.run_command_with("db", command.clone(), further).await);

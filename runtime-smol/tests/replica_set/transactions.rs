@@ -298,7 +298,8 @@ fn first_command_that_was_not_sent_is_repeated_as_the_first() {
 #[test]
 fn failed_commits_have_the_label_of_an_unknown_result() {
     run(async {
-        let (set, primary, client) = set_with(|_| {}).await;
+        // One retry, not as many as the limit permits.
+        let (set, primary, client) = set_with(|options| options.timeout = None).await;
         let concern = |code: i32| doc! { "code": code, "errmsg": "late" };
         let always = || FailPoint::new(FailPointMode::AlwaysOn, &["commitTransaction"]);
         let cases = [

@@ -5,6 +5,7 @@ use poolhouse_core::pool::PoolCounts;
 
 /// Why a check-out has no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PoolError<E> {
     /// A connection could not be opened: the error of

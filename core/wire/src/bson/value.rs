@@ -9,6 +9,7 @@ use crate::server::ObjectId;
 
 /// The type byte of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum ElementType {
     /// 64-bit binary floating point.

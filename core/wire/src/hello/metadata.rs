@@ -38,6 +38,7 @@ pub struct MetadataOptions<'a> {
 
 /// Client metadata cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum MetadataError {
     /// The application name is longer than [`APPLICATION_NAME_BYTES_MAX`].
