@@ -60,8 +60,11 @@ impl Sends for (Arc<Scylla>, PreparedStatement) {
 pub(crate) fn run(name: &str, server: SocketAddr) {
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     match name {
-        "mongo-poolhouse" => {
-            let options = ClientOptions::new(server.to_string());
+        "mongo-poolhouse" | "mongo-poolhouse-10" => {
+            let mut options = ClientOptions::new(server.to_string());
+            if name == "mongo-poolhouse-10" {
+                options.pool.max_pool_size = 10;
+            }
             on_smol(&Client::with_options(options).expect("valid options"));
         }
         "mongo-official" => {
