@@ -3,7 +3,7 @@
 //! tasks over 10 connections.
 
 mod actors;
-mod libmongoc;
+pub(crate) mod libmongoc;
 
 use crate::callgrind::{self, Program};
 use crate::measure::{Rounds, median};

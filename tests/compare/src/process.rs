@@ -24,6 +24,19 @@ pub(crate) fn this() -> Command {
     Command::new(std::env::current_exe().expect("this program has a path"))
 }
 
+/// Runs a program to its end. Returns its standard output; the error has the last line of all output.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("no {program} ({error})"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    let all = text + &String::from_utf8_lossy(&output.stderr);
+    let last = all.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    Err(format!("{program} failed: {last}"))
+}
+
 /// The kind of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {

@@ -39,6 +39,7 @@ const KINDS: [Kind; 2] = [
             ("poolhouse-smol", || build::own("mongo-poolhouse")),
             ("mongodb on tokio", || build::own("mongo-official")),
             ("poolhouse-smol, 10 connections", || build::own("mongo-poolhouse-10")),
+            ("libmongoc", || build::c("mongo")),
             ("mongo-driver (Go)", || build::go("mongo")),
             ("mongodb-driver-sync (Java)", || build::java("Mongo")),
             ("pymongo", || build::python("mongo")),

@@ -1,11 +1,10 @@
 //! libmongoc, driven by a small C program, where it can be built.
 
+use crate::process::output;
 use core::net::SocketAddr;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-
-const SOURCE: &str = include_str!("libmongoc.c");
 
 /// The running program.
 pub(super) struct Libmongoc {
@@ -60,26 +59,22 @@ pub(super) struct Program {
 impl Program {
     /// Builds the program, or returns the reason why it cannot be built.
     pub(super) fn build() -> Result<Self, String> {
-        let found = Command::new("pkg-config").args(["--cflags", "--libs", "libmongoc-1.0"]).output();
-        let found = found.map_err(|_| "pkg-config is not installed".to_owned())?;
-        if !found.status.success() {
-            return Err("libmongoc-dev is not installed".to_owned());
-        }
-        let flags = String::from_utf8(found.stdout).map_err(|error| error.to_string())?;
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let folder = this.parent().ok_or("the path of this program has no parent folder")?;
         // A path for each process: another process may be building the program too.
         let path = folder.join(format!("libmongoc-{}", std::process::id()));
-        let mut compiler = Command::new("cc");
-        compiler.args(["-std=gnu11", "-O2", "-pthread", "-o"]).arg(&path).args(["-x", "c", "-"]).args(["-x", "none"]);
-        compiler.args(flags.split_whitespace()).stdin(Stdio::piped()).stderr(Stdio::null());
-        let mut compiler = compiler.spawn().map_err(|_| "no C compiler is installed".to_owned())?;
-        if let Some(mut input) = compiler.stdin.take() {
-            input.write_all(SOURCE.as_bytes()).map_err(|error| error.to_string())?;
-        }
-        let status = compiler.wait().map_err(|error| error.to_string())?;
-        status.success().then_some(Self { path }).ok_or_else(|| "the program could not be built".to_owned())
+        compile("src/clients/libmongoc.c", &path)?;
+        Ok(Self { path })
     }
+}
+
+/// Compiles a file of this folder, and links it with libmongoc.
+pub(crate) fn compile(source: &str, program: &Path) -> Result<(), String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let flags = output(Command::new(folder.join("../scripts/clients")).arg("--flags"))?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-O2", "-pthread", "-o"]).arg(program).arg(folder.join(source));
+    output(compiler.args(flags.split_whitespace())).map(drop)
 }
 
 impl Drop for Program {

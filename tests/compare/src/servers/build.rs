@@ -1,8 +1,10 @@
 //! Builds the clients, each by the ordinary tool of its language, below the folder of this program.
 
+use crate::clients::libmongoc;
+use crate::process::output;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A client of this program itself.
 pub(super) fn own(name: &str) -> Result<Vec<OsString>, String> {
@@ -10,10 +12,16 @@ pub(super) fn own(name: &str) -> Result<Vec<OsString>, String> {
     Ok(vec![this.into(), "peer".into(), name.into()])
 }
 
+pub(super) fn c(name: &str) -> Result<Vec<OsString>, String> {
+    let program = target()?.join(format!("c-{name}"));
+    libmongoc::compile(&format!("peers/c/{name}.c"), &program)?;
+    Ok(vec![program.into()])
+}
+
 pub(super) fn go(name: &str) -> Result<Vec<OsString>, String> {
     let program = target()?.join(format!("go-{name}"));
     let mut command = Command::new("go");
-    run(command.current_dir(sources("go")).args(["build", "-o"]).arg(&program).arg(format!("./{name}")))?;
+    output(command.current_dir(sources("go")).args(["build", "-o"]).arg(&program).arg(format!("./{name}")))?;
     Ok(vec![program.into()])
 }
 
@@ -25,14 +33,14 @@ pub(super) fn java(class: &str) -> Result<Vec<OsString>, String> {
         let _ = std::fs::remove_dir_all(&jars);
         let mut maven = Command::new("mvn");
         maven.args(["-q", "-B", "-f"]).arg(&pom).arg("dependency:copy-dependencies");
-        run(maven.arg(format!("-DoutputDirectory={}", jars.display())))?;
+        output(maven.arg(format!("-DoutputDirectory={}", jars.display())))?;
         // Copied last: without it, the folder is incomplete.
         std::fs::copy(&pom, &copy).map_err(|error| error.to_string())?;
     }
     let path = format!("{}/*:{}", jars.display(), classes.display());
     let mut compiler = Command::new("javac");
     compiler.current_dir(sources("java")).arg("-d").arg(&classes).args(["-cp", &path, "Peer.java"]);
-    run(compiler.arg(format!("{class}.java")))?;
+    output(compiler.arg(format!("{class}.java")))?;
     Ok(vec!["java".into(), "-cp".into(), path.into(), class.into()])
 }
 
@@ -40,10 +48,10 @@ pub(super) fn python(name: &str) -> Result<Vec<OsString>, String> {
     let folder = target()?.join("venv");
     let interpreter = folder.join("bin/python");
     if !interpreter.exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        output(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     }
     let requirements = sources("python").join("requirements.txt");
-    run(Command::new(&interpreter).args(["-m", "pip", "install", "-q", "-r"]).arg(requirements))?;
+    output(Command::new(&interpreter).args(["-m", "pip", "install", "-q", "-r"]).arg(requirements))?;
     Ok(vec![interpreter.into(), sources("python").join(format!("{name}.py")).into()])
 }
 
@@ -57,14 +65,4 @@ fn target() -> Result<PathBuf, String> {
     let folder = this.parent().ok_or("the path of this program has no parent folder")?.join("peers");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     Ok(folder)
-}
-
-/// Runs a command to its end. The error has the last line of its output.
-fn run(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("no {program} ({error})"))?;
-    let errors = [output.stdout, output.stderr].concat();
-    let errors = String::from_utf8_lossy(&errors);
-    let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    output.status.success().then_some(()).ok_or_else(|| format!("{program} failed: {last}"))
 }
