@@ -160,10 +160,12 @@ fn measure(title: &str, peers: &mut [(&str, Result<Peer, String>)], load: u32, s
         ["commands/s", "of the Rust peer", "p50 us", "p99 us", "CPU us/command", "user us", "CPU of the Rust peer"];
     let mut table = Table::new(title, &columns);
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); peers.len()];
+    // A command takes up to half a second if many are in progress.
+    let milliseconds = settings.of(200, if load > 100 { 3_000 } else { 1_500 });
     let rates = Rounds::of(settings.of(1, 5), peers.len(), |case| {
         let (_, peer) = &mut peers[case];
         let Ok(running) = peer else { return f64::NAN };
-        match running.round(load, settings.of(200, 1_500)) {
+        match running.round(load, milliseconds) {
             Ok(round) => {
                 rounds[case].push(round);
                 round.rate
