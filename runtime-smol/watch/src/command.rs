@@ -2,8 +2,9 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
+    /// Fails the primary over; kills a node of Cassandra, or restarts it.
     FailOver,
-    /// Freezes the primary, or thaws the frozen member.
+    /// Freezes the primary or a node, or thaws the frozen one.
     Freeze,
     Quit,
 }

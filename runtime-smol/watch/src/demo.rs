@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use poolhouse_fake::mongo::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 
+use crate::state::DemoState;
+
 /// The time from a crash of a member to its restart.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
@@ -37,9 +39,10 @@ impl Demo {
         self.set.uri()
     }
 
-    /// The address of the frozen member.
-    pub(crate) fn frozen(&self) -> Option<String> {
-        self.frozen.map(|member| self.set.address(member).to_string())
+    pub(crate) fn state(&self) -> DemoState {
+        let frozen = self.frozen.map(|member| self.set.address(member).to_string());
+        let freeze = frozen.as_ref().map_or("freeze the primary".to_owned(), |address| format!("thaw {address}"));
+        DemoState { frozen, commands: ["fail over".to_owned(), freeze] }
     }
 
     /// Leaves failovers to the user.

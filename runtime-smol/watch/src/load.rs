@@ -1,20 +1,12 @@
-//! The load: tasks that ping the primary, and what they measure.
+//! What the tasks of a load measure.
 
-use alloc::sync::Arc;
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
-
-use poolhouse_smol::bson::doc;
-use poolhouse_smol::{Client, Error};
-use smol::{Task, Timer};
 
 use crate::state::{Sample, Totals};
 
 /// The largest number of latencies of one period; further operations are counted only.
 const LATENCIES_MAX: usize = 1 << 20;
-/// The pause of a task after a failure.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Measurements of the tasks.
 #[derive(Debug, Default)]
@@ -29,6 +21,23 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// - `latency`: from the start of the operation, with the wait for a connection.
+    pub(crate) fn add(&mut self, outcome: Result<(), String>, latency: Duration) {
+        self.last_succeeded = outcome.is_ok();
+        match outcome {
+            Ok(()) => {
+                self.totals.succeeded += 1;
+                if self.latencies_us.len() < LATENCIES_MAX {
+                    self.latencies_us.push(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+                }
+            }
+            Err(error) => {
+                self.totals.failed += 1;
+                self.last_error = Some(error);
+            }
+        }
+    }
+
     /// Ends a period of this length.
     pub(crate) fn sample(&mut self, period: Duration) -> Sample {
         let count = self.totals.succeeded - self.sampled;
@@ -48,47 +57,6 @@ fn quantile(values: &mut [u64], percent: usize) -> u64 {
 
 pub(crate) fn with<T, R>(shared: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
     f(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Starts the tasks; they end when they are dropped.
-pub(crate) fn start(client: &Client, tally: &Arc<Mutex<Tally>>, tasks: u32) -> Vec<Task<()>> {
-    (0..tasks).map(|_| smol::spawn(work(client.clone(), Arc::clone(tally)))).collect()
-}
-
-/// Pings the primary repeatedly. A transient failure is retried once, as an application would.
-async fn work(client: Client, tally: Arc<Mutex<Tally>>) {
-    loop {
-        let started = Instant::now();
-        let mut outcome = ping(&client).await;
-        if outcome.as_ref().is_err_and(|error| error.is_retryable() || error.is_transient()) {
-            with(&tally, |tally| tally.totals.retried += 1);
-            outcome = ping(&client).await;
-        }
-        let latency_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let failed = outcome.is_err();
-        with(&tally, |tally| {
-            tally.last_succeeded = !failed;
-            match outcome {
-                Ok(()) => {
-                    tally.totals.succeeded += 1;
-                    if tally.latencies_us.len() < LATENCIES_MAX {
-                        tally.latencies_us.push(latency_us);
-                    }
-                }
-                Err(error) => {
-                    tally.totals.failed += 1;
-                    tally.last_error = Some(error.to_string());
-                }
-            }
-        });
-        if failed {
-            Timer::after(PAUSE).await;
-        }
-    }
-}
-
-async fn ping(client: &Client) -> Result<(), Error> {
-    client.check_out().await?.run_command("admin", doc! { "ping": 1 }).await.map(drop)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use smol::net::{TcpListener, TcpStream};
 
 use crate::command::Command;
 use crate::load::with;
-use crate::state::State;
+use crate::state::{Health, State};
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -243,25 +243,27 @@ fn json(state: &State) -> Value {
     let servers = state.servers.iter().map(|server| {
         json!({
             "address": server.address,
-            "type": server.server_type.name(),
-            "rtt": server.round_trip.map(|time| time.as_secs_f64() * 1e3),
-            "inUse": server.counts.in_use,
-            "idle": server.counts.available,
-            "establishing": server.counts.pending,
-            "waiting": server.counts.waiting,
-            "max": server.connections_max,
+            "type": server.kind,
+            "out": server.health == Health::Out,
+            "detail": server.detail,
+            "counts": server.counts,
+            "max": server.bar_max,
         })
     });
+    let words = state.words;
+    let counts: Vec<&str> = words.counts.iter().map(|(_, title)| *title).collect();
     let events = state.events.iter().map(|event| {
         json!({ "at": event.at.as_secs_f64(), "ms": event.unix_ms, "kind": event.kind.name(), "text": event.text })
     });
     json!({
         "time": state.time.as_secs_f64(),
-        "demo": state.demo.is_some(),
+        "titles": { "type": words.kind.0, "detail": words.detail, "bar": words.bar, "counts": counts },
+        "commands": state.demo.as_ref().map(|demo| &demo.commands),
         "frozen": state.demo.as_ref().and_then(|demo| demo.frozen.as_ref()),
         "succeeded": state.totals.succeeded,
-        "retried": state.totals.retried,
+        "other": (state.totals.other, words.other),
         "failed": state.totals.failed,
+        "connections": state.resized.map(|resized| resized.to_string()),
         "samples": samples.collect::<Vec<_>>(),
         "servers": servers.collect::<Vec<_>>(),
         "events": events.collect::<Vec<_>>(),

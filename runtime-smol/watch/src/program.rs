@@ -1,4 +1,4 @@
-//! The program: it joins the load, the fake set, the screen and the page.
+//! The program: it joins what is watched, the screen and the page.
 
 use alloc::sync::Arc;
 use core::pin::pin;
@@ -9,10 +9,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use async_signal::{Signal, Signals};
-use poolhouse_smol::poolhouse_uri::{ConnectionString, UriOptions};
-use poolhouse_smol::{
-    Client, ClientOptions, Event, EventRef, Notice, OwnedSdamEvent, PoolEvent, ServerType, Subscription,
-};
+use poolhouse_smol::{Event, Notice, Subscription};
 use smol::channel::{Receiver, Sender};
 use smol::future::FutureExt;
 use smol::io::AsyncReadExt;
@@ -20,12 +17,13 @@ use smol::stream::StreamExt;
 use smol::{Task, Timer, Unblock};
 
 use crate::arguments::Arguments;
+use crate::cassandra::Cassandra;
 use crate::command::Command;
-use crate::demo::Demo;
-use crate::load::{self, Tally, with};
+use crate::load::{Tally, with};
+use crate::mongodb::MongoDb;
 use crate::page::Page;
 use crate::screen;
-use crate::state::{DemoState, Kind, Server, State};
+use crate::state::{DemoState, Kind, Server, State, Words};
 use crate::terminal::Terminal;
 
 /// The time between two states on a screen, and between two lines elsewhere.
@@ -38,7 +36,7 @@ const SCREEN_FAILOVERS: Duration = Duration::from_secs(10);
 const LINE_FAILOVERS: Duration = Duration::from_secs(3);
 
 pub(crate) fn main() -> ExitCode {
-    match Arguments::parse(std::env::args().skip(1)).and_then(|arguments| smol::block_on(watch(&arguments))) {
+    match Arguments::parse(std::env::args().skip(1)).and_then(|arguments| smol::block_on(run(&arguments))) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
@@ -48,25 +46,54 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-async fn watch(arguments: &Arguments) -> Result<bool, String> {
-    let live = Terminal::is_available();
-    let interactive = live || arguments.serve.is_some();
-    let failovers = if interactive { SCREEN_FAILOVERS } else { LINE_FAILOVERS };
-    let demo = match arguments.uri {
-        Some(_) => None,
-        None => {
-            Some(Demo::start((!arguments.calm).then_some(failovers)).map_err(|error| format!("fake set: {error}"))?)
-        }
-    };
-    let uri = arguments.uri.clone().or_else(|| demo.as_ref().map(Demo::uri)).unwrap_or_default();
-    let parsed = ConnectionString::parse(&uri).map_err(|error| error.to_string())?;
-    let client = Client::new_with(&uri, |options| completed(options, parsed.options())).await;
-    let client = client.map_err(|error| error.to_string())?;
+/// A client or a session, its load, and the fake servers in the process, if any.
+pub(crate) trait Watched {
+    fn words(&self) -> &'static Words;
 
+    /// Lines that explain the following ones, without a screen.
+    fn introduction(&self) -> Vec<String>;
+
+    fn warnings(&self) -> Vec<String>;
+
+    /// Starts the load, and a task that adds events to the state. The tasks end when they are dropped.
+    fn start(&self, started: Instant, state: &Arc<Mutex<State>>, tally: &Arc<Mutex<Tally>>) -> Vec<Task<()>>;
+
+    fn servers(&self) -> Vec<Server>;
+
+    /// The state of the fake servers.
+    fn demo(&self) -> Option<DemoState>;
+
+    /// Does to the fake servers what is due. Returns what was done.
+    fn handle_timeout(&mut self, now: Instant) -> Option<String>;
+
+    /// Does to the fake servers what the user wants. Returns what was done.
+    fn obey(&mut self, now: Instant, command: Command) -> Option<String>;
+
+    /// Returns whether a run that no user has ended was a success.
+    fn is_well(&self, tally: &Tally, state: &State) -> bool;
+
+    async fn close(&self);
+}
+
+async fn run(arguments: &Arguments) -> Result<bool, String> {
+    if let Some(hosts) = &arguments.hosts {
+        let session = Cassandra::open(hosts, arguments.credential.as_ref(), arguments.tasks)?;
+        return watch(arguments, session).await;
+    }
+    let failovers = if is_interactive(arguments) { SCREEN_FAILOVERS } else { LINE_FAILOVERS };
+    let failovers = (!arguments.calm).then_some(failovers);
+    watch(arguments, MongoDb::open(arguments.uri.as_deref(), failovers, arguments.tasks).await?).await
+}
+
+fn is_interactive(arguments: &Arguments) -> bool {
+    Terminal::is_available() || arguments.serve.is_some()
+}
+
+async fn watch(arguments: &Arguments, watched: impl Watched) -> Result<bool, String> {
+    let live = Terminal::is_available();
     let started = Instant::now();
-    let state =
-        State { warnings: warnings(&client), demo: demo.as_ref().map(|_| DemoState::default()), ..State::default() };
-    let state = Arc::new(Mutex::new(state));
+    let (words, warnings, demo) = (watched.words(), watched.warnings(), watched.demo());
+    let state = Arc::new(Mutex::new(State { words, warnings, demo, ..State::default() }));
     let (sender, commands) = smol::channel::bounded(16);
     let _signals = smol::spawn(receive_signals(sender.clone())?);
     let mut tasks = Vec::new();
@@ -83,58 +110,23 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
         tasks.push(smol::spawn(read_keys(sender)));
         Output::Screen(Terminal::enter().map_err(|error| format!("the terminal: {error}"))?)
     } else {
-        lines_begin(&state, demo.is_some()).map_err(|error| error.to_string())?;
+        for line in watched.warnings().iter().chain(&watched.introduction()) {
+            print_line(line).map_err(|error| error.to_string())?;
+        }
         Output::Lines(started)
     };
-    tasks.push(smol::spawn(record(subscribe(&client), started, Arc::clone(&state))));
     let tally = Arc::new(Mutex::new(Tally::default()));
-    tasks.extend(load::start(&client, &tally, arguments.tasks));
-    let end = arguments.time.or((!interactive).then_some(TIME)).map(|time| started + time);
-    let mut run = Run { client, demo, state, tally, started, sampled: started, output };
+    tasks.extend(watched.start(started, &state, &tally));
+    let end = arguments.time.or((!is_interactive(arguments)).then_some(TIME)).map(|time| started + time);
+    let mut run = Run { watched, state, tally, started, sampled: started, output };
     let quit = run.until(end, &commands).await;
     run.finish(tasks, quit, &commands).await
-}
-
-/// The options of a connection string, with defaults of this program for those that it does not
-/// set. A TXT record has none of these options.
-fn completed(mut options: ClientOptions, given: &UriOptions) -> ClientOptions {
-    if given.app_name.is_none() {
-        options.app_name = Some("poolhouse-watch".to_owned());
-    }
-    if given.max_pool_size.is_none() {
-        options.pool.max_pool_size = options.pool.min_pool_size.max(10);
-    }
-    if given.timeout.is_none() {
-        options.timeout = Some(Duration::from_secs(5));
-    }
-    if given.heartbeat_frequency.is_none() {
-        options.monitor.heartbeat_frequency = Duration::from_secs(1);
-    }
-    options
-}
-
-/// Warnings about ignored options of the connection string, and about dangerous ones.
-fn warnings(client: &Client) -> Vec<String> {
-    let ignored = client.options().warnings.iter().map(|warning| format!("warning: {warning}"));
-    #[cfg(feature = "tls")]
-    let ignored = ignored.chain(client.tls_warnings().iter().map(|warning| format!("warning: {warning}")));
-    ignored.collect()
 }
 
 fn print_line(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
-}
-
-fn lines_begin(state: &Mutex<State>, demo: bool) -> io::Result<()> {
-    for warning in with(state, |state| state.warnings.clone()) {
-        print_line(&warning)?;
-    }
-    if demo {
-        print_line("A fake replica set of three members in this process; \"--help\" lists the options")?;
-    }
-    print_line("Each server: address, type, connections in use/idle/being established, waiting tasks")
 }
 
 /// SIGINT, SIGTERM and SIGHUP end the program.
@@ -166,51 +158,24 @@ async fn read_keys(commands: Sender<Command>) {
     }
 }
 
-/// Subscribes to the events of the topology and to those of whole pools.
-fn subscribe(client: &Client) -> Subscription {
-    client.subscribe_where(|event| match event {
-        EventRef::Sdam(_) => true,
-        EventRef::Pool(event) => matches!(event, PoolEvent::PoolCleared { .. }),
-        EventRef::Heartbeat(_) | EventRef::Mux(_) | EventRef::Cluster(_) | EventRef::Command(_) | _ => false,
-    })
-}
-
-async fn record(mut events: Subscription, started: Instant, state: Arc<Mutex<State>>) {
+/// Adds the events of a subscription to the state: those of which `describe` returns kind and text.
+pub(crate) async fn record(
+    mut events: Subscription,
+    started: Instant,
+    state: Arc<Mutex<State>>,
+    mut describe: impl FnMut(&Event, &mut State) -> Option<(Kind, String)>,
+) {
     while let Some(notice) = events.next().await {
-        let described = match notice {
-            Notice::Event { event, .. } => describe(&event),
-            Notice::Lagged { count } => Some((Kind::Failure, format!("{count} events were not read in time"))),
-        };
-        if let Some((kind, text)) = described {
-            with(&state, |state| state.add_event(started.elapsed(), kind, text));
-        }
+        with(&state, |state| {
+            let described = match notice {
+                Notice::Event { event, .. } => describe(&event, state),
+                Notice::Lagged { count } => Some((Kind::Failure, format!("{count} events were not read in time"))),
+            };
+            if let Some((kind, text)) = described {
+                state.add_event(started.elapsed(), kind, text);
+            }
+        });
     }
-}
-
-/// Returns the kind and the text of an event; `None` for one that the screen shows elsewhere.
-fn describe(event: &Event) -> Option<(Kind, String)> {
-    let event = match event {
-        Event::Pool(event) => return Some((Kind::Other, event.to_string())),
-        Event::Sdam(event) => &**event,
-        Event::Heartbeat(_) | Event::Mux(_) | Event::Cluster(_) | Event::Command(_) | _ => return None,
-    };
-    if let OwnedSdamEvent::ServerDescriptionChanged { address, previous, new, .. } = event {
-        let (before, after) = (previous.get().server_type(), new.get().server_type());
-        let error = new.get().error().map_or(String::new(), |error| format!(": {error}"));
-        let kind = if !error.is_empty() {
-            Kind::Failure
-        } else if after == ServerType::RsPrimary {
-            Kind::Primary
-        } else {
-            Kind::Other
-        };
-        let text = format!("{address} was {}, is {}{error}", before.name(), after.name());
-        return (before != after).then_some((kind, text));
-    }
-    if let OwnedSdamEvent::ServerClosed { address, .. } = event {
-        return Some((Kind::Other, format!("{address} is removed")));
-    }
-    None
 }
 
 enum Output {
@@ -219,9 +184,8 @@ enum Output {
     Lines(Instant),
 }
 
-struct Run {
-    client: Client,
-    demo: Option<Demo>,
+struct Run<W> {
+    watched: W,
     state: Arc<Mutex<State>>,
     tally: Arc<Mutex<Tally>>,
     started: Instant,
@@ -230,7 +194,7 @@ struct Run {
     output: Output,
 }
 
-impl Run {
+impl<W: Watched> Run<W> {
     /// Runs until this time or a command of the user. Returns whether it was a command.
     async fn until(&mut self, end: Option<Instant>, commands: &Receiver<Command>) -> bool {
         // On a screen the first state is shown at once.
@@ -259,17 +223,15 @@ impl Run {
 
     fn obey(&mut self, command: Command) {
         let now = Instant::now();
-        let Some(demo) = &mut self.demo else { return };
-        demo.stop_automatic();
-        let done = if command == Command::Freeze { demo.freeze() } else { demo.fail_over(now) };
-        self.note(now, Some(done));
+        let done = self.watched.obey(now, command);
+        self.note(now, done);
     }
 
-    /// Records what was done to the fake set since `now`.
+    /// Records what was done to the fake servers since `now`.
     fn note(&self, now: Instant, done: Option<String>) {
-        let frozen = self.demo.as_ref().map(|demo| DemoState { frozen: demo.frozen() });
+        let demo = self.watched.demo();
         with(&self.state, |state| {
-            state.demo = frozen;
+            state.demo = demo;
             if let Some(text) = done {
                 state.add_event(now - self.started, Kind::Done, text);
             }
@@ -278,17 +240,16 @@ impl Run {
 
     fn sample(&mut self) {
         let now = Instant::now();
-        let done = self.demo.as_mut().and_then(|demo| demo.handle_timeout(now));
+        let done = self.watched.handle_timeout(now);
         self.note(now, done);
         let (sample, totals) = with(&self.tally, |tally| (tally.sample(now - self.sampled), tally.totals));
         self.sampled = now;
-        let connections_max = self.client.pool_options().max_pool_size;
-        let servers = self.client.servers();
+        let servers = self.watched.servers();
         with(&self.state, |state| {
             state.time = now - self.started;
             state.totals = totals;
             state.add_sample(sample);
-            state.servers = servers.into_iter().map(|status| Server::new(status, connections_max)).collect();
+            state.servers = servers;
         });
     }
 
@@ -311,9 +272,9 @@ impl Run {
         }
     }
 
-    /// Ends the tasks and the client, and prints the summary. Returns whether operations succeeded.
+    /// Ends the tasks and what was watched, and prints the summary. Returns whether operations succeeded.
     async fn finish(self, tasks: Vec<Task<()>>, quit: bool, commands: &Receiver<Command>) -> Result<bool, String> {
-        let Self { client, tally, started, output, .. } = self;
+        let Self { watched, state, tally, started, output, .. } = self;
         // Restores the terminal.
         drop(output);
         for task in tasks {
@@ -324,20 +285,24 @@ impl Run {
         let hurry = async {
             commands.recv().await.ok();
         };
-        client.close().or(hurry).await;
-        let (totals, last_error, last_succeeded) =
-            with(&tally, |tally| (tally.totals, tally.last_error.take(), tally.last_succeeded));
+        watched.close().or(hurry).await;
+        let (state, mut tally) = (with(&state, |state| state.clone()), with(&tally, core::mem::take));
+        let totals = tally.totals;
         let rate = totals.succeeded as f64 / elapsed.as_secs_f64();
         let summary = format!(
-            "{} operations succeeded, {} were retried, {} failed, in {:.1} s: {rate:.0} a second",
+            "{} operations succeeded, {} were {}, {} failed, in {:.1} s: {rate:.0} a second",
             totals.succeeded,
-            totals.retried,
+            totals.other,
+            state.words.other,
             totals.failed,
             elapsed.as_secs_f64()
         );
-        // The output may be closed.
-        let _ = print_line(&summary)
-            .and_then(|()| last_error.map_or(Ok(()), |error| print_line(&format!("the last error: {error}"))));
-        Ok(totals.succeeded > 0 && (quit || last_succeeded))
+        let connections = state.resized.map(|resized| format!("connections: {resized}"));
+        let last_error = tally.last_error.take().map(|error| format!("the last error: {error}"));
+        for line in [Some(summary), connections, last_error].iter().flatten() {
+            // The output may be closed.
+            let _ = print_line(line);
+        }
+        Ok(totals.succeeded > 0 && (quit || watched.is_well(&tally, &state)))
     }
 }

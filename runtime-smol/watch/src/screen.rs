@@ -1,10 +1,6 @@
 //! The screen of a terminal: a pure function of the state and the size.
 
-use core::time::Duration;
-
-use poolhouse_smol::ServerType;
-
-use crate::state::{Event, Kind, Sample, Server, State};
+use crate::state::{DemoState, Event, Health, Kind, Sample, Server, State};
 
 /// The look of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +49,10 @@ impl Line {
 /// Columns of labels before the sparklines, and of values after them.
 const LABEL: usize = 12;
 const VALUE: usize = 14;
-/// Columns of a server's address, type, round-trip time, each with a space after it, and of counts.
+/// Columns of a server's address and detail, each with a space after it, and of a count, with a space before it.
 const ADDRESS: usize = 22;
-const TYPE: usize = 13;
-const ROUND_TRIP: usize = 9;
-const COUNTS: usize = 23;
+const DETAIL: usize = 9;
+const COUNT: usize = 6;
 /// The narrowest bar.
 const BAR_MIN: usize = 6;
 
@@ -84,7 +79,7 @@ pub(crate) fn frame(state: &State, columns: usize, lines: usize) -> Vec<Line> {
 
 fn title(state: &State) -> Line {
     let seconds = state.time.as_secs();
-    let about = if state.demo.is_some() { "fake replica set in this process" } else { "given servers" };
+    let about = if state.demo.is_some() { state.words.fakes } else { "given servers" };
     let line = Line::of(Style::Bold, "Poolhouse")
         .and(Style::Plain, format!("  {}:{:02}  {about}", seconds / 60, seconds % 60));
     match &state.page {
@@ -105,14 +100,21 @@ fn charts(state: &State, columns: usize) -> Vec<Line> {
     };
     let totals = state.totals;
     let failed = if totals.failed > 0 { Style::Bad } else { Style::Dim };
-    vec![
+    let mut lines = vec![
         chart("throughput", Style::Good, |sample| sample.rate, format!("{}/s", grouped(last.rate))),
         chart("latency p50", Style::Accent, |sample| sample.p50_us, format!("{} us", grouped(last.p50_us))),
         chart("latency p99", Style::Busy, |sample| sample.p99_us, format!("{} us", grouped(last.p99_us))),
         Line::of(Style::Dim, format!("{:<LABEL$}", "operations"))
-            .and(Style::Plain, format!("{} succeeded, {} retried", grouped(totals.succeeded), grouped(totals.retried)))
+            .and(
+                Style::Plain,
+                format!("{} succeeded, {} {}", grouped(totals.succeeded), grouped(totals.other), state.words.other),
+            )
             .and(failed, format!(", {} failed", grouped(totals.failed))),
-    ]
+    ];
+    lines.extend(state.resized.map(|resized| {
+        Line::of(Style::Dim, format!("{:<LABEL$}", "connections")).and(Style::Plain, resized.to_string())
+    }));
+    lines
 }
 
 /// Returns one character for each value, as high as the value in relation to the highest.
@@ -140,67 +142,65 @@ fn grouped(number: u64) -> String {
 }
 
 fn servers(state: &State, columns: usize) -> Vec<Line> {
-    // Narrow screens have no round-trip times, then no bars.
-    let fixed = ADDRESS + TYPE + COUNTS;
-    let round_trips = columns > fixed + ROUND_TRIP + BAR_MIN;
-    let used = fixed + if round_trips { ROUND_TRIP } else { 0 };
+    let words = state.words;
+    let (kind_title, kind_width) = words.kind;
+    // Narrow screens have no details, then no bars.
+    let fixed = ADDRESS + kind_width + words.counts.len() * COUNT - 1;
+    let detail = words.detail.filter(|_| columns > fixed + DETAIL + BAR_MIN);
+    let used = fixed + if detail.is_some() { DETAIL } else { 0 };
     let bar = columns.saturating_sub(used + 1);
     let bar = if bar >= BAR_MIN { bar } else { 0 };
-    let text = |address: &str, kind: &str| format!("{address:<0$.1$} {kind:<2$}", ADDRESS - 1, ADDRESS - 1, TYPE);
-    let mut heading = text("server", "type");
-    if round_trips {
-        heading.push_str(&format!("{:>1$} ", "RTT", ROUND_TRIP - 1));
+    let text = |address: &str, kind: &str| format!("{address:<0$.0$} {kind:<1$.1$} ", ADDRESS - 1, kind_width - 1);
+    let number = |index: usize, text: &str| format!("{text:>0$}", if index == 0 { COUNT - 1 } else { COUNT });
+    let mut heading = text("server", kind_title);
+    if let Some(detail) = detail {
+        heading.push_str(&format!("{detail:>0$} ", DETAIL - 1));
     }
     if bar > 0 {
-        heading.push_str(&format!("{:<bar$} ", "pool"));
+        heading.push_str(&format!("{:<bar$} ", words.bar));
     }
-    heading.push_str("  use  idle   new  wait");
+    heading.extend(words.counts.iter().enumerate().map(|(index, (title, _))| number(index, title)));
     let mut out = vec![Line::of(Style::Dim, heading)];
     for server in &state.servers {
         let frozen = state.demo.as_ref().is_some_and(|demo| demo.frozen.as_ref() == Some(&server.address));
-        let kind = if frozen { "frozen" } else { server.server_type.name() };
-        let style = if frozen || server.server_type == ServerType::Unknown {
-            Style::Bad
-        } else if matches!(server.server_type, ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos) {
-            Style::Good
-        } else {
-            Style::Plain
+        let kind = if frozen { "frozen" } else { &server.kind };
+        let style = match server.health {
+            Health::Out => Style::Bad,
+            _ if frozen => Style::Bad,
+            Health::Good => Style::Good,
+            Health::Plain => Style::Plain,
         };
         let mut line = Line::of(style, text(&server.address, kind));
-        if round_trips {
-            line = line.and(Style::Plain, format!("{:>1$} ", milliseconds(server.round_trip), ROUND_TRIP - 1));
+        if detail.is_some() {
+            // In the columns of a screen, it needs no blank.
+            let detail = server.detail.as_ref().map_or("-".to_owned(), |text| text.replace(' ', ""));
+            line = line.and(Style::Plain, format!("{detail:>0$} ", DETAIL - 1));
         }
         if bar > 0 {
-            line.0.extend(pool(server, bar).0);
+            line.0.extend(parts(server, bar).0);
             line = line.and(Style::Plain, " ");
         }
-        let counts = server.counts;
-        let waiting = if counts.waiting > 0 { Style::Busy } else { Style::Plain };
-        let held = format!("{:>5} {:>5} {:>5}", counts.in_use, counts.available, counts.pending);
-        out.push(line.and(Style::Plain, held).and(waiting, format!(" {:>5}", counts.waiting)));
+        for (index, count) in server.counts.iter().enumerate() {
+            let style = if index == words.waiting && *count > 0 { Style::Busy } else { Style::Plain };
+            line = line.and(style, number(index, &count.to_string()));
+        }
+        out.push(line);
     }
     out
 }
 
-fn milliseconds(time: Option<Duration>) -> String {
-    time.map_or("-".to_owned(), |time| format!("{:.2}ms", time.as_secs_f64() * 1e3))
-}
-
-/// Returns the bar of a pool: connections in use, idle, being established, and room for more.
-fn pool(server: &Server, width: usize) -> Line {
-    let counts = server.counts;
-    let whole = server.connections_max.max(counts.total()).max(1);
+/// Returns the bar of a server: its first three counts, and room for more.
+fn parts(server: &Server, width: usize) -> Line {
+    let counts: Vec<u64> = server.counts.iter().take(3).copied().map(u64::from).collect();
+    let total: u64 = counts.iter().sum();
+    let whole = total.max(server.bar_max.into()).max(1);
     let mut line = Line::default();
     let (mut sum, mut drawn) = (0, 0);
-    for (style, character, count) in [
-        (Style::Good, '█', counts.in_use),
-        (Style::Accent, '▒', counts.available),
-        (Style::Busy, '░', counts.pending),
-        (Style::Dim, '·', whole - counts.total()),
-    ] {
-        sum += u64::from(count);
+    let looks = [(Style::Good, '█'), (Style::Accent, '▒'), (Style::Busy, '░'), (Style::Dim, '·')];
+    for ((style, character), count) in looks.into_iter().zip(counts.into_iter().chain([whole - total])) {
+        sum += count;
         // Never more than `width`.
-        let end = usize::try_from(sum * width as u64 / u64::from(whole)).unwrap_or(width);
+        let end = usize::try_from(sum * width as u64 / whole).unwrap_or(width);
         line = line.and(style, String::from_iter(core::iter::repeat_n(character, end - drawn)));
         drawn = end;
     }
@@ -219,13 +219,9 @@ fn event(event: &Event) -> Line {
 
 fn keys(state: &State) -> Line {
     let mut line = Line::default();
-    if let Some(demo) = &state.demo {
-        let freeze = match &demo.frozen {
-            None => " freeze the primary  ".to_owned(),
-            Some(address) => format!(" thaw {address}  "),
-        };
-        line = line.and(Style::Key, " f ").and(Style::Plain, " fail over  ");
-        line = line.and(Style::Key, " z ").and(Style::Plain, freeze);
+    if let Some(DemoState { commands: [fail, freeze], .. }) = &state.demo {
+        line = line.and(Style::Key, " f ").and(Style::Plain, format!(" {fail}  "));
+        line = line.and(Style::Key, " z ").and(Style::Plain, format!(" {freeze}  "));
     }
     line.and(Style::Key, " q ").and(Style::Plain, " quit")
 }

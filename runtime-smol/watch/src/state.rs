@@ -1,27 +1,82 @@
 //! What is shown: by the screen, by the page and by the lines.
 
 use alloc::collections::VecDeque;
+use core::fmt;
 use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-use poolhouse_smol::{PoolCounts, ServerStatus, ServerType};
 
 /// The number of samples that are kept: the longest chart.
 pub(crate) const SAMPLES_MAX: usize = 120;
 /// The number of events that are kept: the longest list.
 pub(crate) const EVENTS_MAX: usize = 50;
 
+/// What the surfaces call the servers of a database and their values.
+#[derive(Debug)]
+pub(crate) struct Words {
+    /// The fake servers.
+    pub(crate) fakes: &'static str,
+    /// The operations of [`Totals::other`].
+    pub(crate) other: &'static str,
+    /// The title of [`Server::kind`], and its columns on a screen, with a space after it.
+    pub(crate) kind: (&'static str, usize),
+    /// The title of [`Server::detail`]; `None` = servers have none.
+    pub(crate) detail: Option<&'static str>,
+    pub(crate) bar: &'static str,
+    /// The titles of [`Server::counts`], on a screen and on the page.
+    pub(crate) counts: &'static [(&'static str, &'static str)],
+    /// The place of the count of those who wait for a connection.
+    pub(crate) waiting: usize,
+}
+
+/// The words for MongoDB.
+pub(crate) const MONGODB: Words = Words {
+    fakes: "fake replica set in this process",
+    other: "retried",
+    kind: ("type", 13),
+    detail: Some("RTT"),
+    bar: "pool",
+    counts: &[("use", "in use"), ("idle", "idle"), ("new", "establishing"), ("wait", "waiting")],
+    waiting: 3,
+};
+
+/// The words for Cassandra.
+pub(crate) const CASSANDRA: Words = Words {
+    fakes: "fake Cassandra nodes in this process",
+    other: "cancelled",
+    kind: ("version, DC", 15),
+    detail: None,
+    bar: "load",
+    counts: &[
+        ("sent", "in flight"),
+        ("late", "orphaned"),
+        ("queue", "queued"),
+        ("open", "connections"),
+        ("new", "establishing"),
+        ("trash", "in the trash"),
+    ],
+    waiting: 2,
+};
+
+impl Default for &Words {
+    fn default() -> Self {
+        &MONGODB
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
+    pub(crate) words: &'static Words,
     /// Since the start.
     pub(crate) time: Duration,
     /// Warnings about the connection string.
     pub(crate) warnings: Vec<String>,
     /// The page's address.
     pub(crate) page: Option<String>,
-    /// The state of the fake replica set; `None` = the servers are not in this process.
+    /// The state of the fake servers; `None` = the servers are not in this process.
     pub(crate) demo: Option<DemoState>,
     pub(crate) totals: Totals,
+    /// How the pools of a session have changed their size.
+    pub(crate) resized: Option<Resized>,
     /// Oldest first.
     pub(crate) samples: VecDeque<Sample>,
     pub(crate) servers: Vec<Server>,
@@ -35,16 +90,36 @@ pub(crate) struct State {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DemoState {
-    /// The address of the frozen member.
+    /// The address of the frozen server.
     pub(crate) frozen: Option<String>,
+    /// What the commands `FailOver` and `Freeze` do next.
+    pub(crate) commands: [String; 2],
 }
 
 /// Operations since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) succeeded: u64,
-    pub(crate) retried: u64,
+    /// MongoDB: retried once. Cassandra: cancelled before the answer, on purpose.
+    pub(crate) other: u64,
     pub(crate) failed: u64,
+}
+
+/// Connections of a session since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resized {
+    pub(crate) opened: u64,
+    /// Of the opened ones, those to hosts that had another one.
+    pub(crate) grown: u64,
+    pub(crate) trashed: u64,
+    pub(crate) resurrected: u64,
+}
+
+impl fmt::Display for Resized {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { opened, grown, trashed, resurrected } = self;
+        write!(f, "{opened} opened, {grown} of them for load; {trashed} trashed, {resurrected} resurrected")
+    }
 }
 
 /// Measurements of one period.
@@ -59,26 +134,25 @@ pub(crate) struct Sample {
     pub(crate) failover: bool,
 }
 
+/// The condition of a server, which sets its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Good,
+    Plain,
+    Out,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) address: String,
-    pub(crate) server_type: ServerType,
-    pub(crate) round_trip: Option<Duration>,
-    pub(crate) counts: PoolCounts,
-    /// The limit of its connections; 0 = none.
-    pub(crate) connections_max: u32,
-}
-
-impl Server {
-    pub(crate) fn new(status: ServerStatus, connections_max: u32) -> Self {
-        Self {
-            address: status.address,
-            server_type: status.server_type,
-            round_trip: status.round_trip_average,
-            counts: status.pool.counts,
-            connections_max,
-        }
-    }
+    /// MongoDB: its type. Cassandra: its protocol version, or that it is down, and its data centre.
+    pub(crate) kind: String,
+    pub(crate) health: Health,
+    pub(crate) detail: Option<String>,
+    /// With the titles of [`Words::counts`]. The first three are drawn as a bar.
+    pub(crate) counts: Vec<u32>,
+    /// The length of the bar, unless the counts are more.
+    pub(crate) bar_max: u32,
 }
 
 /// The meaning of an event, which sets its colour.
@@ -147,24 +221,22 @@ impl State {
     pub(crate) fn line(&self) -> String {
         let (sample, totals) = (self.sample(), self.totals);
         let mut line = format!(
-            "{:6.1} s  {} operations/s, p50 {} us, p99 {} us; succeeded {}, retried {}, failed {}",
+            "{:6.1} s  {} operations/s, p50 {} us, p99 {} us; succeeded {}, {} {}, failed {}",
             self.time.as_secs_f64(),
             sample.rate,
             sample.p50_us,
             sample.p99_us,
             totals.succeeded,
-            totals.retried,
+            self.words.other,
+            totals.other,
             totals.failed
         );
-        for Server { address, server_type, counts, .. } in &self.servers {
-            line.push_str(&format!(
-                " | {address} {} {}/{}/{}/{}",
-                server_type.name(),
-                counts.in_use,
-                counts.available,
-                counts.pending,
-                counts.waiting
-            ));
+        if let Some(resized) = self.resized {
+            line.push_str(&format!("; connections: {resized}"));
+        }
+        for Server { address, kind, counts, .. } in &self.servers {
+            let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+            line.push_str(&format!(" | {address} {kind} {}", counts.join("/")));
         }
         line
     }

@@ -5,6 +5,10 @@
 
 extern crate alloc;
 
+/// The database of the example `readings`.
+#[path = "../../../runtime-smol/examples/readings/readings.rs"]
+mod readings;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr};
@@ -25,6 +29,7 @@ use poolhouse_tests::cassandra::{self, Cassandra, CassandraOptions};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use poolhouse_tests::suite::{Suite, as_one};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
+use readings::{Reading, Readings};
 use serde::{Deserialize, Serialize};
 use std::net::TcpStream;
 use std::process::ExitCode;
@@ -48,6 +53,7 @@ fn main() -> ExitCode {
             .case("prepared_statement_is_executed", || on_node(prepared_statement_is_executed))
             .case("rows_are_values_of_a_type", || on_node(rows_are_values_of_a_type))
             .case("values_are_bound_from_a_type", || on_node(values_are_bound_from_a_type))
+            .case("example_stores_and_lists_readings", || on_node(example_stores_and_lists_readings))
             .case("batch_is_applied", || on_node(batch_is_applied))
             .case("connection_has_32768_requests_in_flight", || on_node(connection_has_32768_requests_in_flight))
             .case("errors_of_the_server_have_code_and_text", || on_node(errors_of_the_server_have_code_and_text))
@@ -437,6 +443,30 @@ async fn values_are_bound_from_a_type(node: &mut Cassandra) {
     assert_eq!(reply.rows_as::<Others>().expect("others"), [others]);
     let error = insert.bind(&(1_i64 << 31, "", true, 0.5, 0, [0_u8; 16], [0; 0], [(); 0])).expect_err("too large");
     assert_eq!(error.to_string(), "variable id: an integer out of the range of int");
+}
+
+async fn example_stores_and_lists_readings(node: &mut Cassandra) {
+    const COUNT: i64 = 250;
+    let readings = {
+        let open = || Readings::open(vec![node.address().to_string()], "dc1".to_owned());
+        // The second start finds the keyspace and the table.
+        open().await.expect("it starts").close().await;
+        open().await.expect("it starts again")
+    };
+    assert_eq!(readings.latest("kitchen").await.expect("read"), None);
+    let reading = |at_ms| Reading { sensor: "kitchen".to_owned(), at_ms, celsius: 21.5 + at_ms as f64 };
+    for at_ms in 0..COUNT {
+        readings.insert(&reading(at_ms)).await.expect("inserted");
+    }
+    // The same row.
+    readings.insert(&reading(0)).await.expect("inserted");
+    readings.insert(&Reading { sensor: "cellar".to_owned(), ..reading(COUNT) }).await.expect("inserted");
+    assert_eq!(readings.latest("kitchen").await.expect("read"), Some(reading(COUNT - 1)));
+    let mut listed = Vec::new();
+    readings.for_each("kitchen", |reading| listed.push(reading)).await.expect("listed");
+    assert_eq!(listed, (0..COUNT).rev().map(reading).collect::<Vec<_>>());
+    readings.close().await;
+    assert!(readings.insert(&reading(0)).await.is_err(), "the session is closed");
 }
 
 async fn batch_is_applied(node: &mut Cassandra) {

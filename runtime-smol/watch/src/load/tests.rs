@@ -10,8 +10,11 @@ fn quantiles_are_values_that_were_measured() {
 #[test]
 fn sample_has_the_operations_since_the_last_one() {
     let mut tally = Tally::default();
-    tally.totals.succeeded = 10;
-    tally.latencies_us = vec![5; 10];
+    for _ in 0..10 {
+        tally.add(Ok(()), Duration::from_micros(5));
+    }
+    tally.add(Err("lost".to_owned()), Duration::from_secs(1));
+    assert_eq!((tally.totals.failed, tally.last_succeeded, tally.last_error.as_deref()), (1, false, Some("lost")));
     let sample = tally.sample(Duration::from_millis(250));
     assert_eq!(sample, Sample { rate: 40, p50_us: 5, p99_us: 5, failover: false });
     assert_eq!(tally.sample(Duration::from_millis(250)), Sample::default());

@@ -2,6 +2,10 @@
 // The page is drawn from one state at a time; nothing is kept between states.
 const SVG = "http://www.w3.org/2000/svg";
 const SAMPLES = 120, WIDTH = 480, HEIGHT = 130;
+// Classes of the counts that a bar shows.
+const PARTS = ["use", "idle", "new"];
+// Buttons, in the order of the commands.
+const COMMANDS = ["failover", "freeze"];
 const id = (name) => document.getElementById(name);
 const count = (number) => number.toLocaleString("en");
 
@@ -19,20 +23,21 @@ function shape(name, attributes) {
 }
 
 function bar(server) {
-  const total = server.inUse + server.idle + server.establishing;
+  const parts = server.counts.slice(0, PARTS.length);
+  const total = parts.reduce((sum, count) => sum + count, 0);
   const whole = Math.max(server.max, total, 1);
   const svg = shape("svg", { class: "bar", viewBox: `0 0 ${whole} 1`, preserveAspectRatio: "none" });
   svg.append(shape("rect", { class: "room", width: whole, height: 1 }));
   let x = 0;
-  for (const [name, width] of [["use", server.inUse], ["idle", server.idle], ["new", server.establishing]]) {
-    svg.append(shape("rect", { class: name, x, width, height: 1 }));
+  parts.forEach((width, index) => {
+    svg.append(shape("rect", { class: PARTS[index], x, width, height: 1 }));
     x += width;
-  }
+  });
   return svg;
 }
 
-function row(server, frozen) {
-  const out = frozen || server.type === "Unknown";
+function row(server, frozen, hasDetail) {
+  const out = frozen || server.out;
   const tr = element("tr", {
     class: out ? "out" : server.type === "RSPrimary" ? "primary" : "",
     "data-address": server.address,
@@ -44,11 +49,21 @@ function row(server, frozen) {
   tr.append(
     element("td", {}, server.address),
     element("td", { class: "type" }, frozen ? `${server.type} (frozen)` : server.type),
-    number(server.rtt === null ? "–" : `${server.rtt.toFixed(2)} ms`),
+    ...(hasDetail ? [number(server.detail ?? "–")] : []),
     pool,
-    ...[server.inUse, server.idle, server.establishing, server.waiting].map((value) => number(count(value))),
+    ...server.counts.map((value) => number(count(value))),
   );
   return tr;
+}
+
+function titles({ type, detail, bar, counts }) {
+  const number = (text) => element("th", { class: "number" }, text);
+  return [
+    ...["server", type].map((text) => element("th", {}, text)),
+    ...(detail === null ? [] : [number(detail)]),
+    element("th", {}, bar),
+    ...counts.map(number),
+  ];
 }
 
 // `lines`: pairs of a class and the values of the samples. The newest sample is at the right edge.
@@ -70,10 +85,21 @@ function draw(state) {
   const last = samples.at(-1) ?? { rate: 0, p50: 0, p99: 0 };
   id("status").textContent = `running for ${state.time.toFixed(0)} s`;
   id("totals").textContent =
-    `${count(state.succeeded)} operations succeeded, ${count(state.retried)} retried, ${count(state.failed)} failed`;
-  id("buttons").hidden = !state.demo;
-  id("freeze").textContent = state.frozen === null ? "Freeze the primary" : `Thaw ${state.frozen}`;
-  id("servers").replaceChildren(...state.servers.map((server) => row(server, server.address === state.frozen)));
+    `${count(state.succeeded)} operations succeeded, ${count(state.other[0])} ${state.other[1]}, ${count(state.failed)} failed` +
+    (state.connections === null ? "" : `; connections: ${state.connections}`);
+  id("buttons").hidden = state.commands === null;
+  COMMANDS.forEach((name, index) => {
+    const text = state.commands?.[index] ?? "";
+    id(name).textContent = text.charAt(0).toUpperCase() + text.slice(1);
+  });
+  id("titles").replaceChildren(...titles(state.titles));
+  const hasDetail = state.titles.detail !== null;
+  id("servers").replaceChildren(
+    ...state.servers.map((server) => row(server, server.address === state.frozen, hasDetail)),
+  );
+  id("legend").replaceChildren(
+    ...PARTS.flatMap((name, index) => [element("i", { class: name }), `${state.titles.counts[index]} `]),
+  );
   id("rate").textContent = `${count(last.rate)} /s`;
   id("latency").textContent = `p50 ${count(last.p50)} µs, p99 ${count(last.p99)} µs`;
   chart(id("rates"), samples, [["rate", samples.map((sample) => sample.rate)]]);
@@ -93,6 +119,6 @@ function draw(state) {
 const states = new EventSource("states");
 states.onmessage = (message) => draw(JSON.parse(message.data));
 states.onerror = () => (id("status").textContent = "the program has ended, or does not answer");
-for (const name of ["failover", "freeze"]) {
+for (const name of COMMANDS) {
   id(name).addEventListener("click", () => fetch(name, { method: "POST" }));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::state::{DemoState, Kind, Sample};
+use crate::state::{CASSANDRA, DemoState, Kind, Resized, Sample, Server};
 
 fn asked(head: &str) -> Result<Route, Refusal> {
     route(head.as_bytes(), 8080)
@@ -49,7 +49,7 @@ fn hostile_requests_are_refused() {
 fn state_is_written_as_the_page_reads_it() {
     let mut state = State {
         time: Duration::from_millis(1500),
-        demo: Some(DemoState { frozen: Some("\"<b>\n".to_owned()) }),
+        demo: Some(DemoState { frozen: Some("\"<b>\n".to_owned()), commands: ["f".to_owned(), "z".to_owned()] }),
         ..State::default()
     };
     state.add_event(Duration::ZERO, Kind::Primary, "first".to_owned());
@@ -61,6 +61,9 @@ fn state_is_written_as_the_page_reads_it() {
     assert!(!written.contains('\n'), "{written}");
     let read: Value = serde_json::from_str(&written).expect("it is JSON");
     assert_eq!(read["frozen"], "\"<b>\n");
+    assert_eq!((&read["commands"], &read["connections"]), (&json!(["f", "z"]), &Value::Null));
+    let counts = json!(["in use", "idle", "establishing", "waiting"]);
+    assert_eq!(read["titles"], json!({ "type": "type", "detail": "RTT", "bar": "pool", "counts": counts }));
     assert_eq!(
         read["samples"],
         json!([
@@ -72,4 +75,29 @@ fn state_is_written_as_the_page_reads_it() {
         (&read["events"][1]["kind"], &read["events"][1]["text"]),
         (&json!("primary"), &json!("</script>\u{2028}"))
     );
+}
+
+#[test]
+fn hosts_are_written_as_the_page_reads_them() {
+    let host = Server {
+        address: "127.0.0.1:9042".to_owned(),
+        kind: "down dc1".to_owned(),
+        health: Health::Out,
+        detail: None,
+        counts: vec![0, 1, 2, 0, 1, 0],
+        bar_max: 16,
+    };
+    let resized = Some(Resized { opened: 1, ..Resized::default() });
+    let read = json(&State { words: &CASSANDRA, resized, servers: vec![host], ..State::default() });
+    assert_eq!((&read["commands"], &read["titles"]["detail"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        read["servers"],
+        json!([{
+            "address": "127.0.0.1:9042", "type": "down dc1", "out": true, "detail": null,
+            "counts": [0, 1, 2, 0, 1, 0], "max": 16,
+        }])
+    );
+    assert_eq!(read["titles"]["counts"].as_array().map(Vec::len), Some(6));
+    assert_eq!(read["other"], json!([0, "cancelled"]));
+    assert!(read["connections"].as_str().is_some_and(|text| text.starts_with("1 opened, ")), "{read}");
 }

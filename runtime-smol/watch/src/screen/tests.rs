@@ -1,15 +1,15 @@
 use super::*;
-use crate::state::{DemoState, Totals};
-use poolhouse_smol::PoolCounts;
+use crate::state::{CASSANDRA, DemoState, Resized, Totals};
+use core::time::Duration;
 
-fn server(address: &str, server_type: ServerType, counts: [u32; 4]) -> Server {
-    let [in_use, available, pending, waiting] = counts;
+fn server(address: &str, kind: &str, health: Health, counts: &[u32]) -> Server {
     Server {
         address: address.to_owned(),
-        server_type,
-        round_trip: Some(Duration::from_micros(120)),
-        counts: PoolCounts { pending, available, in_use, waiting },
-        connections_max: 10,
+        kind: kind.to_owned(),
+        health,
+        detail: Some("0.12 ms".to_owned()),
+        counts: counts.to_vec(),
+        bar_max: 10,
     }
 }
 
@@ -17,12 +17,15 @@ fn server(address: &str, server_type: ServerType, counts: [u32; 4]) -> Server {
 fn state() -> State {
     let mut state = State {
         time: Duration::from_secs(75),
-        demo: Some(DemoState { frozen: Some("127.0.0.1:40003".to_owned()) }),
-        totals: Totals { succeeded: 1_234_567, retried: 3, failed: 2 },
+        demo: Some(DemoState {
+            frozen: Some("127.0.0.1:40003".to_owned()),
+            commands: ["fail over".to_owned(), "thaw 127.0.0.1:40003".to_owned()],
+        }),
+        totals: Totals { succeeded: 1_234_567, other: 3, failed: 2 },
         servers: vec![
-            server("127.0.0.1:40001", ServerType::RsPrimary, [5, 2, 1, 54]),
-            server("127.0.0.1:40002", ServerType::RsSecondary, [0, 0, 0, 0]),
-            server("127.0.0.1:40003", ServerType::RsSecondary, [0, 0, 0, 0]),
+            server("127.0.0.1:40001", "RSPrimary", Health::Good, &[5, 2, 1, 54]),
+            server("127.0.0.1:40002", "RSSecondary", Health::Plain, &[0, 0, 0, 0]),
+            server("127.0.0.1:40003", "RSSecondary", Health::Plain, &[0, 0, 0, 0]),
         ],
         ..State::default()
     };
@@ -33,6 +36,19 @@ fn state() -> State {
         state.add_event(Duration::from_secs(second), Kind::Other, format!("event {second}"));
     }
     state
+}
+
+/// Hosts of a session: one has more requests than its connections take, another is down.
+fn hosts() -> State {
+    State {
+        words: &CASSANDRA,
+        resized: Some(Resized { opened: 9, grown: 6, trashed: 4, resurrected: 3 }),
+        servers: vec![
+            server("127.0.0.1:9042", "v5 datacenter1", Health::Good, &[8, 1, 3, 2, 1, 1]),
+            server("127.0.0.2:9042", "down datacenter1", Health::Out, &[0, 0, 0, 0, 1, 0]),
+        ],
+        ..state()
+    }
 }
 
 fn text(lines: &[Line]) -> Vec<String> {
@@ -81,12 +97,37 @@ fn narrow_screen_leaves_out_round_trips_and_then_bars() {
 }
 
 #[test]
+fn hosts_have_requests_as_a_bar_and_connections() {
+    // A terminal of 80 columns leaves the last one empty.
+    let shown = text(&frame(&hosts(), 79, 24));
+    assert_eq!(shown[0], "Poolhouse  1:15  fake Cassandra nodes in this process");
+    assert_eq!(shown[5], "operations  1,234,567 succeeded, 3 cancelled, 2 failed");
+    assert_eq!(shown[6], "connections 9 opened, 6 of them for load; 4 trashed, 3 resurrected");
+    let counts = ["sent", "late", "queue", "open", "new", "trash"].map(|title| format!("{title:>5}")).join(" ");
+    assert_eq!(shown[8], format!("{:<22}{:<15}{:<6} {counts}", "server", "version, DC", "load"));
+    assert_eq!(shown[9], format!("{:<22}v5 datacenter1 ████░░     8     1     3     2     1     1", "127.0.0.1:9042"));
+    assert!(shown[10].starts_with("127.0.0.2:9042        down datacente ······ "), "{}", shown[10]);
+}
+
+#[test]
+fn line_has_the_counts_of_each_host() {
+    assert_eq!(
+        hosts().line(),
+        "  75.0 s  80000 operations/s, p50 300 us, p99 900 us; succeeded 1234567, cancelled 3, failed 2; \
+         connections: 9 opened, 6 of them for load; 4 trashed, 3 resurrected \
+         | 127.0.0.1:9042 v5 datacenter1 8/1/3/2/1/1 | 127.0.0.2:9042 down datacenter1 0/0/0/0/1/0"
+    );
+}
+
+#[test]
 fn frame_fits_every_size() {
-    for columns in 0..140 {
-        for lines in 0..40 {
-            let shown = text(&frame(&state(), columns, lines));
-            assert_eq!(shown.len(), lines);
-            assert!(shown.iter().all(|line| line.chars().count() <= columns), "{columns} x {lines}: {shown:#?}");
+    for state in [state(), hosts()] {
+        for columns in 0..140 {
+            for lines in 0..40 {
+                let shown = text(&frame(&state, columns, lines));
+                assert_eq!(shown.len(), lines);
+                assert!(shown.iter().all(|line| line.chars().count() <= columns), "{columns} x {lines}: {shown:#?}");
+            }
         }
     }
 }

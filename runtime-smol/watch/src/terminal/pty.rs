@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
@@ -27,6 +28,8 @@ impl Pty {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         grantpt(&master)?;
         unlockpt(&master)?;
+        // A process that had it would never find that its terminal is gone, and would wait until it is read.
+        fcntl_setfd(&master, FdFlags::CLOEXEC)?;
         let name = ptsname(&master, Vec::new())?;
         // Not as the terminal of this process, which would end with it if it leads its session.
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -17,8 +17,9 @@ struct Watch {
 }
 
 impl Watch {
-    fn start() -> Self {
-        let mut child = watch(&["--serve", "--calm", "--seconds", "600", "--tasks", "16"]).spawn().unwrap();
+    /// - `more`: arguments.
+    fn start(more: &[&str]) -> Self {
+        let mut child = watch(&[&["--serve", "--seconds", "600"], more].concat()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
@@ -46,7 +47,7 @@ impl Drop for Watch {
 }
 
 pub(crate) fn hostile_requests() {
-    let program = Watch::start();
+    let program = Watch::start(&["--calm", "--tasks", "16"]);
     let long = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(8300));
     for (request, status) in [
         ("GET / HTTP/1.1\r\nHost: HOST\r\n\r\n", "HTTP/1.1 200 OK"),
@@ -83,7 +84,7 @@ fn when(condition: &str, value: &str) -> String {
 const PRIMARY: &str = "document.querySelector('#servers [data-type=RSPrimary]')?.dataset.address";
 
 pub(crate) fn in_a_browser(program: &Path) {
-    let watch = Watch::start();
+    let watch = Watch::start(&["--calm", "--tasks", "16"]);
     let mut browser = Browser::open(program, &watch.url);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let number = |value: &Value| value.as_i64().unwrap();
@@ -120,4 +121,21 @@ pub(crate) fn in_a_browser(program: &Path) {
     assert_eq!(text(&browser.evaluate(&when(&frozen, label))), format!("Thaw {new}"));
     browser.evaluate("document.getElementById('freeze').click()");
     browser.evaluate(&when(&format!("{label} === 'Freeze the primary'"), "true"));
+}
+
+pub(crate) fn hosts(program: &Path) {
+    let watch = Watch::start(&["--cassandra"]);
+    let mut browser = Browser::open(program, &watch.url);
+    let ready = "document.querySelectorAll('#servers tr').length === 3 \
+        && document.querySelectorAll('#titles th').length === 9 \
+        && Number(document.querySelector('#servers .use')?.getAttribute('width')) > 0 \
+        && /[1-9][0-9]* of them for load/.test(document.getElementById('totals').textContent)";
+    let label = "document.getElementById('failover').textContent";
+    let kill = browser.evaluate(&when(ready, label));
+    let address = kill.as_str().unwrap().strip_prefix("Kill ").unwrap();
+    browser.evaluate("document.getElementById('failover').click()");
+    let down = format!("document.querySelector('#servers .out')?.dataset.address === '{address}'");
+    assert_eq!(browser.evaluate(&when(&down, label)), format!("Restart {address}"));
+    browser.evaluate("document.getElementById('failover').click()");
+    browser.evaluate(&when("document.querySelector('#servers .out') === null", "true"));
 }

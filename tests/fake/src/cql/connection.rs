@@ -1,11 +1,12 @@
 //! The thread of a connection: reads, decodes and answers requests.
 
 use alloc::sync::Arc;
+use core::hash::Hasher as _;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::hash::DefaultHasher;
 use std::io::{self, Read};
 
-use md5::{Digest, Md5};
 use poolhouse_cql::{
     BodyWriter, Compression, CqlEncodeError, Decoder, Direction, Encoder, Envelope, ErrorCode, Flags, Limits, Opcode,
     Outgoing, Version, encode_envelope,
@@ -410,7 +411,7 @@ impl<'a> Session<'a> {
     fn prepare(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Result<Next, End> {
         let Some(query) = body.long_string() else { return self.malformed(stream, Opcode::Prepare) };
         text.of_system = Statement::of(query).is_of_system();
-        let id: [u8; 16] = Md5::digest(query).into();
+        let id = statement_id(query);
         if !self.shared.prepare(id, query) {
             self.error(stream, ErrorCode::OVERLOADED, "too many statements are prepared")?;
             return Ok(Next::Same);
@@ -560,6 +561,16 @@ struct Text {
     bytes: Option<Arc<[u8]>>,
     delay: Duration,
     of_system: bool,
+}
+
+/// Returns the id of a prepared statement, the same on all servers of the process.
+fn statement_id(query: &[u8]) -> [u8; 16] {
+    let mut hasher = DefaultHasher::new();
+    let mut hash = || {
+        hasher.write(query);
+        hasher.finish()
+    };
+    (u128::from(hash()) << 64 | u128::from(hash())).to_be_bytes()
 }
 
 /// Returns the text at the start of a QUERY or a PREPARE; empty for other requests.

@@ -407,10 +407,10 @@ mod damage {
         let end = if has_trailer { wire.len() - TRAILER_BYTES } else { wire.len() };
         wire[end - 4..end].copy_from_slice(&length.to_be_bytes());
         if has_trailer {
-            let mut checksum = flate2::Crc::new();
+            let mut checksum = crc32fast::Hasher::new();
             checksum.update(&CRC32_FRONT);
             checksum.update(&wire[end - HEADER_BYTES..end]);
-            wire[end..].copy_from_slice(&checksum.sum().to_le_bytes());
+            wire[end..].copy_from_slice(&checksum.finalize().to_le_bytes());
         }
         Ok(())
     }
