@@ -19,9 +19,20 @@ use smol::Unblock;
 use smol::future::FutureExt as _;
 use smol::io::{AsyncBufReadExt as _, BufReader};
 use smol::stream::StreamExt as _;
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-fn main() -> Result<(), Failure> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     let (data_center, contact_points) = (words.next(), words.collect::<Vec<_>>());
     let data_center = data_center.ok_or("usage: readings DATA_CENTER HOST[:PORT]..")?;

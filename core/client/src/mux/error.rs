@@ -170,6 +170,9 @@ impl fmt::Display for RequestError {
         match self {
             Self::NoHost(hosts) => {
                 f.write_str("no host took the request")?;
+                if hosts.is_empty() {
+                    f.write_str(": the session has none that it may use; check its data center and its hosts")?;
+                }
                 for (place, host) in hosts.iter().enumerate() {
                     write!(f, "{}{host}", if place == 0 { ": " } else { "; " })?;
                 }

@@ -509,7 +509,12 @@ fn errors_contain_each_host_and_its_reason() {
     ];
     let bootstrapping = ErrorCode::IS_BOOTSTRAPPING;
     let texts = [
-        (RequestError::NoHost(Vec::new()), String::from("no host took the request")),
+        (
+            RequestError::NoHost(Vec::new()),
+            String::from(
+                "no host took the request: the session has none that it may use; check its data center and its hosts",
+            ),
+        ),
         (
             RequestError::NoHost(no_host),
             alloc::format!(
