@@ -108,7 +108,6 @@ impl Host {
                 MuxAction::Heartbeat(..) | MuxAction::Close(_) | MuxAction::Wake(_) => {}
             }
         }
-        self.mux.assert_invariants();
     }
 
     fn establish(&mut self) {
@@ -142,6 +141,7 @@ impl Host {
             self.mux.release(self.now, stream, Written::Perhaps, &mut self.events).expect("of this pool");
         }
         self.act();
+        self.mux.assert_invariants();
     }
 
     /// Advances the clock to the first event with this name from now on; returns its time.
