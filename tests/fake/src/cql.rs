@@ -15,7 +15,7 @@
 //! # Supported requests
 //!
 //! OPTIONS, STARTUP (lz4 and snappy), AUTH_RESPONSE by PasswordAuthenticator if credentials are
-//! set, REGISTER (events only by [`push`](CqlServer::push)), QUERY, PREPARE, EXECUTE, BATCH. Its [codec](codec) is its own.
+//! set, REGISTER (events only by [`push`](CqlServer::push)), QUERY, PREPARE, EXECUTE, BATCH. Its [codec] is its own.
 //! A test sends the same bytes to it and to Cassandra 5.0, and compares the shapes of the replies. Other drivers (PyPI's `cassandra-driver`, the crate
 //! `scylla`) accept it as a cluster of one node, Cassandra 4.1. The prefix of a statement's text
 //! selects the reply:
