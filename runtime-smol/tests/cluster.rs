@@ -15,7 +15,7 @@ use poolhouse_smol::mux::{
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription};
-use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, Rule, cell_of};
+use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, RequestKind, Rule, cell_of};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use std::time::Instant;
 
@@ -138,7 +138,7 @@ fn peers(rows: &[Peer]) -> Act {
 
 /// Sets the peers of a server.
 fn set_peers(server: &CqlServer, rows: &[Peer]) -> usize {
-    server.add(Rule::on(Opcode::Query, peers(rows)).text(PEERS))
+    server.add(Rule::on(RequestKind::Query, peers(rows)).text(PEERS))
 }
 
 /// Sets the row of `system.local` of a server: the name, the type and the value of some columns; the
@@ -166,7 +166,7 @@ fn set_local(server: &CqlServer, cells: &[(&str, u8, &[u8])]) -> usize {
     for (.., cell) in row {
         body.extend(bytes(Some(cell)));
     }
-    server.add(Rule::on(Opcode::Query, Act::Raw(message(0, Opcode::Result, &body))).text(LOCAL))
+    server.add(Rule::on(RequestKind::Query, Act::Raw(message(0, Opcode::Result, &body))).text(LOCAL))
 }
 
 /// An event of a node.
@@ -310,7 +310,7 @@ fn lying_tables_cost_one_event() {
 fn malformed_answers_are_no_storm() {
     let one = server();
     for body in [&[0, 0, 0, 2, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff][..], &[0, 0, 0, 1], &[]] {
-        let rule = one.add(Rule::on(Opcode::Query, Act::Raw(message(0, Opcode::Result, body))).text(PEERS));
+        let rule = one.add(Rule::on(RequestKind::Query, Act::Raw(message(0, Opcode::Result, body))).text(PEERS));
         run(async {
             let (session, mut events) = session(options(&one));
             for _ in 0..3 {
@@ -329,7 +329,10 @@ fn malformed_answers_are_no_storm() {
 #[test]
 fn old_server_has_old_tables() {
     let one = server();
-    one.add(Rule::on(Opcode::Query, Act::Error(ErrorCode::INVALID, "unconfigured table".to_owned())).text(PEERS));
+    one.add(
+        Rule::on(RequestKind::Query, Act::Error(ErrorCode::INVALID.number(), "unconfigured table".to_owned()))
+            .text(PEERS),
+    );
     run(async {
         let (session, mut events) = session(options(&one));
         event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
@@ -474,7 +477,7 @@ fn hosts_cannot_be_set_if_they_are_discovered() {
 #[test]
 fn silent_server_is_left_in_time() {
     let one = server();
-    one.add(Rule::on(Opcode::Query, Act::Lose).text(LOCAL));
+    one.add(Rule::on(RequestKind::Query, Act::Lose).text(LOCAL));
     run(async {
         let mut options = options(&one);
         options.cluster.query_timeout = Duration::from_millis(30);
@@ -503,7 +506,7 @@ fn statement_is_prepared_on_each_host_that_executes_it() {
                 assert_eq!(cell_of(reply.body()), Some(&b"tea"[..]), "{version}");
             }
             let prepared =
-                |server: &CqlServer| server.log().iter().filter(|request| request.opcode == Opcode::Prepare).count();
+                |server: &CqlServer| server.log().iter().filter(|request| request.kind == RequestKind::Prepare).count();
             assert_eq!((prepared(&one), prepared(&two)), (1, 1), "{version}");
             session.close().await;
         });
@@ -517,13 +520,13 @@ fn statement_that_is_forgotten_at_once_is_an_error() {
         let options = SessionOptions::new([one.address().to_string()]).request_timeout(PATIENCE);
         let session = Session::new(options).expect("valid options");
         let statement = session.prepare("echo tea").await.expect("prepared");
-        let rule = Rule::on(Opcode::Execute, Act::Error(ErrorCode::UNPREPARED, "forgotten".to_owned()));
+        let rule = Rule::on(RequestKind::Execute, Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned()));
         one.add(rule);
         let parameters = Parameters::new(Consistency::One);
         let error = session.execute(&statement, parameters, RequestOptions::default()).await.expect_err("refused");
         let RequestError::Server(error) = error else { panic!("{error:?}") };
         assert_eq!(error.code, ErrorCode::UNPREPARED);
-        let executed = one.log().iter().filter(|request| request.opcode == Opcode::Execute).count();
+        let executed = one.log().iter().filter(|request| request.kind == RequestKind::Execute).count();
         assert_eq!(executed, 2);
         session.close().await;
     });
@@ -531,8 +534,8 @@ fn statement_that_is_forgotten_at_once_is_an_error() {
 
 #[test]
 fn statement_is_executed_elsewhere_if_its_host_fails_while_it_prepares() {
-    let forgotten = || Act::Error(ErrorCode::UNPREPARED, "forgotten".to_owned());
-    for failing in [Opcode::Prepare, Opcode::Execute] {
+    let forgotten = || Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned());
+    for failing in [RequestKind::Prepare, RequestKind::Execute] {
         let (one, two) = (server(), server());
         run(async {
             let hosts = [one.address().to_string(), two.address().to_string()];
@@ -543,7 +546,7 @@ fn statement_is_executed_elsewhere_if_its_host_fails_while_it_prepares() {
             let parameters = Parameters::new(Consistency::One);
             let on_two = RequestOptions { hosts: hosts.get(1..), ..options };
             session.execute(&statement, parameters, on_two).await.expect("both have it");
-            one.add(Rule::on(Opcode::Execute, forgotten()).times(1));
+            one.add(Rule::on(RequestKind::Execute, forgotten()).times(1));
             one.refuse().expect("no connection follows");
             one.add(Rule::on(failing, Act::Close(Cut::Reset)));
             let before = echoes(&two);
@@ -561,7 +564,9 @@ fn statement_is_executed_again_with_the_columns_of_the_caller() {
         let options = SessionOptions::new([one.address().to_string()]).version(Version::V5);
         let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
         let statement = session.prepare("echo tea").await.expect("prepared");
-        one.add(Rule::on(Opcode::Execute, Act::Error(ErrorCode::UNPREPARED, "forgotten".to_owned())).times(1));
+        one.add(
+            Rule::on(RequestKind::Execute, Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned())).times(1),
+        );
         // The table has other columns now: the same statement, no variables, no described columns.
         let id = [&16_u16.to_be_bytes(), statement.id()].concat();
         let body = [&int(4)[..], &id, &string("other columns"), &int(4), &int(0), &int(0), &int(4), &int(1)].concat();
@@ -573,10 +578,10 @@ fn statement_is_executed_again_with_the_columns_of_the_caller() {
             Encoder::new(Version::V5, None).encode(&envelope, &mut segment).expect("it fits");
             segment
         };
-        one.add(Rule::on(Opcode::Prepare, Act::Lose));
+        one.add(Rule::on(RequestKind::Prepare, Act::Lose));
         let execution = session.execute(&statement, Parameters::new(Consistency::One), RequestOptions::default());
-        smol::future::zip(execution, answer(&one, Opcode::Prepare, 2, reply)).await.0.expect("a reply");
-        let executed = one.log().into_iter().filter(|request| request.opcode == Opcode::Execute);
+        smol::future::zip(execution, answer(&one, RequestKind::Prepare, 2, reply)).await.0.expect("a reply");
+        let executed = one.log().into_iter().filter(|request| request.kind == RequestKind::Execute);
         let ids: Vec<_> = executed.map(|request| request.metadata_id).collect();
         // That of the fake server is the id of the statement.
         assert_eq!(ids, [statement.id(), statement.id()]);
@@ -588,7 +593,7 @@ fn statement_is_executed_again_with_the_columns_of_the_caller() {
 fn answer_without_a_prepared_statement_is_an_error() {
     for (body, is_malformed) in [(&[0, 0, 0, 1][..], false), (&[0, 0, 0, 4, 0], true)] {
         let one = server();
-        one.add(Rule::on(Opcode::Prepare, Act::Raw(message(0, Opcode::Result, body))));
+        one.add(Rule::on(RequestKind::Prepare, Act::Raw(message(0, Opcode::Result, body))));
         run(async {
             let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
             let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
@@ -644,10 +649,10 @@ fn attempts_continue_with_the_hosts_that_replace_theirs() {
 }
 
 /// Answers the request with this number of its kind, after a rule has lost its reply.
-async fn answer(server: &CqlServer, opcode: Opcode, number: usize, reply: impl FnOnce(i16) -> Vec<u8>) {
+async fn answer(server: &CqlServer, kind: RequestKind, number: usize, reply: impl FnOnce(i16) -> Vec<u8>) {
     let streams = || {
         let log = server.log().into_iter();
-        log.filter(|request| request.opcode == opcode).map(|request| request.stream).collect::<Vec<_>>()
+        log.filter(|request| request.kind == kind).map(|request| request.stream).collect::<Vec<_>>()
     };
     eventually("the request arrives", || streams().len() == number).await;
     server.push(&reply(streams()[number - 1]));
@@ -656,7 +661,7 @@ async fn answer(server: &CqlServer, opcode: Opcode, number: usize, reply: impl F
 #[test]
 fn unavailable_replicas_may_be_available_to_the_next_host() {
     let (one, two) = (server(), server());
-    let unavailable = || Rule::statements(Act::Error(ErrorCode::UNAVAILABLE, "too few".into()));
+    let unavailable = || Rule::statements(Act::Error(ErrorCode::UNAVAILABLE.number(), "too few".into()));
     one.add(unavailable());
     let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
     run(async {
@@ -720,16 +725,16 @@ fn read_without_data_is_repeated_once_by_the_same_host() {
         let ids: Vec<_> = session.hosts().iter().map(|host| host.id).collect();
         let options = RequestOptions { hosts: Some(&ids), ..RequestOptions::default() };
         let answers = async {
-            answer(&one, Opcode::Query, 1, timeout).await;
-            answer(&one, Opcode::Query, 2, timeout).await;
+            answer(&one, RequestKind::Query, 1, timeout).await;
+            answer(&one, RequestKind::Query, 2, timeout).await;
         };
         let (result, ()) = smol::future::zip(session.request_with(&request, options), answers).await;
         let error = result.expect_err("the second read is late as well");
         assert!(matches!(&error, RequestError::Server(error) if error.code == ErrorCode::READ_TIMEOUT), "{error}");
         let requests = [request];
         let answers = async {
-            answer(&one, Opcode::Query, 3, timeout).await;
-            answer(&one, Opcode::Query, 4, timeout).await;
+            answer(&one, RequestKind::Query, 3, timeout).await;
+            answer(&one, RequestKind::Query, 4, timeout).await;
         };
         let (results, ()) = smol::future::zip(session.request_all_with(&requests, options), answers).await;
         assert!(matches!(&results[..], [Err(RequestError::Server(_))]), "{results:?}");
@@ -750,7 +755,7 @@ fn schema_version(stream: i16, version: u8) -> Vec<u8> {
 fn schema_agreement_is_waited_for() {
     let (one, two) = (server(), server());
     for server in [&one, &two] {
-        server.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT schema_version"));
+        server.add(Rule::on(RequestKind::Query, Act::Lose).text("SELECT schema_version"));
     }
     run(async {
         let hosts = [one.address().to_string(), two.address().to_string()];
@@ -760,7 +765,7 @@ fn schema_agreement_is_waited_for() {
         let versions = async |versions: [u8; 2]| {
             number.set(number.get() + 1);
             for (server, version) in [&one, &two].into_iter().zip(versions) {
-                answer(server, Opcode::Query, number.get(), |stream| schema_version(stream, version)).await;
+                answer(server, RequestKind::Query, number.get(), |stream| schema_version(stream, version)).await;
             }
         };
         let answers = async {
@@ -794,9 +799,9 @@ fn host_that_does_not_answer_has_no_schema() {
         let error = session.schema_agreement(Duration::from_secs(1)).await.expect_err("no host answers");
         assert!(matches!(error, RequestError::NoHost(_)), "{error}");
         let voids = server();
-        voids.add(Rule::on(Opcode::Query, Act::Lose).text("SELECT schema_version"));
+        voids.add(Rule::on(RequestKind::Query, Act::Lose).text("SELECT schema_version"));
         session.set_hosts(&[CqlHost::local(voids.address().to_string())]).expect("a valid host");
-        let answers = answer(&voids, Opcode::Query, 1, |stream| message(stream, Opcode::Result, &int(1)));
+        let answers = answer(&voids, RequestKind::Query, 1, |stream| message(stream, Opcode::Result, &int(1)));
         let (error, ()) = smol::future::zip(session.schema_agreement(PATIENCE), answers).await;
         assert!(matches!(error, Err(RequestError::Unexpected(Opcode::Result))), "{error:?}");
         session.close().await;
@@ -816,16 +821,16 @@ fn pages_end_although_the_server_repeats_a_position() {
         let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
         let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
         let mut pages = session.pages("echo tea", Parameters::new(Consistency::One), None);
-        let first = answer(&one, Opcode::Query, 1, |stream| page(stream, "1"));
+        let first = answer(&one, RequestKind::Query, 1, |stream| page(stream, "1"));
         smol::future::zip(pages.next_page(), first).await.0.expect("the first page").expect("a reply");
-        let second = answer(&one, Opcode::Query, 2, |stream| page(stream, "1"));
+        let second = answer(&one, RequestKind::Query, 2, |stream| page(stream, "1"));
         let error = smol::future::zip(pages.next_page(), second).await.0.expect("an error");
         let error = error.expect_err("the same page again");
         assert!(matches!(error, RequestError::RepeatedPage), "{error}");
         assert!(pages.next_page().await.is_none());
         // An empty position is that after the last page.
         let mut pages = session.pages("echo tea", Parameters::new(Consistency::One), None);
-        let only = answer(&one, Opcode::Query, 3, |stream| page(stream, ""));
+        let only = answer(&one, RequestKind::Query, 3, |stream| page(stream, ""));
         smol::future::zip(pages.next_page(), only).await.0.expect("the only page").expect("a reply");
         assert!(pages.next_page().await.is_none());
         session.close().await;

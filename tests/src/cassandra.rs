@@ -179,6 +179,21 @@ impl Cassandra {
         ended.map_err(|error| format!("shutting Cassandra down: {error}: {}", self.scratch.log_tail()))
     }
 
+    /// Runs nodetool on the node, for seconds, and returns its output.
+    ///
+    /// # Errors
+    /// What nodetool reports.
+    pub fn nodetool(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(SCRIPT);
+        command.arg(self.scratch.data()).arg("nodetool").args(arguments).env(CASSANDRA, available()?);
+        let output = command.output().map_err(text("running nodetool"))?;
+        let lines = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            return Ok(lines(&output.stdout));
+        }
+        Err(format!("nodetool {arguments:?}: {}: {}{}", output.status, lines(&output.stdout), lines(&output.stderr)))
+    }
+
     fn running(&mut self) -> Result<&mut Process, String> {
         self.process.as_mut().ok_or_else(|| "Cassandra is not running".to_owned())
     }

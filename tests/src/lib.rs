@@ -13,6 +13,7 @@ pub mod canon;
 pub mod cassandra;
 pub mod cmap;
 pub mod contract;
+pub mod datastax;
 pub mod dns;
 pub mod figures;
 pub mod firmware;

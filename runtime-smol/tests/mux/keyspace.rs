@@ -4,9 +4,9 @@ use super::{LONG, echo, join_all, options, run, server};
 use core::cell::Cell;
 use core::pin::pin;
 use core::time::Duration;
-use poolhouse_smol::mux::cql::{ErrorCode, Opcode};
+use poolhouse_smol::mux::cql::ErrorCode;
 use poolhouse_smol::mux::{ConnectionStatus, HostOptions, MuxOptions, RequestError, Session};
-use poolhouse_tests::cql_server::{Act, CqlServer, Cut, Order, Rule};
+use poolhouse_tests::cql_server::{Act, CqlServer, Cut, Order, RequestKind, Rule};
 use poolhouse_tests::patience::eventually;
 use smol::future::{or, zip};
 
@@ -29,8 +29,8 @@ fn connections(session: &Session) -> Vec<Vec<ConnectionStatus>> {
 /// Refuses a keyspace as a server does that has none with this name.
 fn refuse(server: &CqlServer, keyspace: &str) {
     let message = format!("Keyspace '{keyspace}' does not exist");
-    let refused = Act::Error(ErrorCode::INVALID, message);
-    server.add(Rule::on(Opcode::Query, refused).text(&format!("USE \"{keyspace}\"")));
+    let refused = Act::Error(ErrorCode::INVALID.number(), message);
+    server.add(Rule::on(RequestKind::Query, refused).text(&format!("USE \"{keyspace}\"")));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn change_ends_the_pause_of_a_host_that_refused_the_keyspace() {
 #[test]
 fn call_that_is_dropped_changes_nothing_and_one_that_is_pending_ends_with_the_session() {
     let server = server();
-    let lost = server.add(Rule::on(Opcode::Query, Act::Lose).text("USE \"lost\""));
+    let lost = server.add(Rule::on(RequestKind::Query, Act::Lose).text("USE \"lost\""));
     run(async {
         let options = options(&[&server]).request_timeout(None).connect_timeout(None);
         let session = Session::new(options).expect("a session");
@@ -237,7 +237,7 @@ fn call_that_is_dropped_changes_nothing_and_one_that_is_pending_ends_with_the_se
 #[test]
 fn call_without_an_answer_times_out_and_changes_nothing() {
     let server = server();
-    server.add(Rule::on(Opcode::Query, Act::Lose).text("USE \"lost\""));
+    server.add(Rule::on(RequestKind::Query, Act::Lose).text("USE \"lost\""));
     run(async {
         let options = options(&[&server]).request_timeout(Duration::from_millis(300)).connect_timeout(None);
         let session = Session::new(options).expect("a session");

@@ -15,8 +15,8 @@
 //! # Supported requests
 //!
 //! OPTIONS, STARTUP (lz4 and snappy), AUTH_RESPONSE by PasswordAuthenticator if credentials are
-//! set, REGISTER (events only by [`push`](CqlServer::push)), QUERY, PREPARE, EXECUTE, BATCH; all encoded and decoded by
-//! poolhouse-cql's codec, in the server's role. Other drivers (PyPI's `cassandra-driver`, the crate
+//! set, REGISTER (events only by [`push`](CqlServer::push)), QUERY, PREPARE, EXECUTE, BATCH. Its [codec] is its own.
+//! A test sends the same bytes to it and to Cassandra 5.0, and compares the shapes of the replies. Other drivers (PyPI's `cassandra-driver`, the crate
 //! `scylla`) accept it as a cluster of one node, Cassandra 4.1. The prefix of a statement's text
 //! selects the reply:
 //!
@@ -27,18 +27,23 @@
 //! | `void` or `void ..` | no rows |
 //! | `delay N STATEMENT` | the statement's reply, delayed by N milliseconds (at most an hour) |
 //! | `SELECT .. FROM ..` | rows of `system.local`, `system.peers`, `system.peers_v2`, `system_schema.*`, `system_virtual_schema.*`; conditions are ignored |
-//! | `USE KEYSPACE` | sets the keyspace; any name is accepted |
+//! | `USE KEYSPACE` | sets the keyspace; any name is accepted, unless [`keyspaces`](CqlServerOptions::keyspaces) lists them |
 //!
-//! Any other statement is a syntax error. Variables (`?`) are varchars, and are replaced by their
-//! text in any position: `echo ?`, `bytes ?`, also with QUERY. A BATCH has no effect and always
-//! succeeds.
+//! Any other statement is a syntax error. Variables (`?`) of the first four are varchars, and are replaced
+//! by their text in any position: `echo ?`, `bytes ?`, also with QUERY. Those of `SELECT` have the types
+//! of the columns before them. A BATCH has no effect and always succeeds.
 //!
 //! # Not supported
 //!
 //! The server stores no data, has no schema except that of its own tables, sends all rows in one
-//! page, and ignores tracing, custom payloads and warnings. An [`Act::Error`] consists of a code
-//! and a message, without the additional fields of some codes. Versions before 3 and beta versions
-//! are not supported.
+//! page, and ignores tracing, custom payloads and warnings. Statements that change data or the schema
+//! are syntax errors. An [`Act::Error`] consists of a code and a message, without the additional fields
+//! of some codes. Versions before 3 and beta versions are not supported.
+//!
+//! Otherwise the same bytes have replies of the same shape as those of Cassandra 5.0, also where those are
+//! unexpected: before STARTUP, some errors are sent on stream 0; in versions 3 and 4, a request with the opcode
+//! or the direction of a reply is not consumed, and each later read is answered by the same error; in version 5,
+//! segments are sent after a STARTUP with an unsupported `CQL_VERSION`.
 //!
 //! # Faults
 //!
@@ -58,7 +63,9 @@
 //! Sections to read first: Native Protocol v5, all but the serialization of data types.
 
 mod body;
+pub mod codec;
 mod connection;
+mod kind;
 mod link;
 mod rule;
 mod shared;
@@ -77,8 +84,8 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use poolhouse_cql::{Compression, Version};
-
+pub use self::codec::Compression;
+pub use self::kind::RequestKind;
 pub use self::rule::{Act, Cut, Order, Part, Rule};
 pub use self::shared::{Counts, Received};
 pub use self::statement::cell_of;
@@ -88,6 +95,8 @@ use self::shared::{Shared, lock};
 
 /// The version of CQL in STARTUP and SUPPORTED.
 const CQL_VERSION: &str = "3.4.6";
+/// The versions of the protocol, the newest first.
+const VERSIONS: [u8; 3] = [5, 4, 3];
 /// Length of the kernel's queue of connections that are not yet accepted.
 const BACKLOG: i32 = 1024;
 /// Pause after a failed accept, for example without free file descriptors.
@@ -101,11 +110,12 @@ pub struct CqlServerOptions {
     pub ip: IpAddr,
     /// Port to listen on; 0 = any free one.
     pub port: u16,
-    /// The supported versions. Other versions are answered by a protocol error, and the connection
-    /// is closed.
-    pub versions: Vec<Version>,
+    /// The supported versions, of 3, 4 and 5. Other versions are answered by a protocol error.
+    pub versions: Vec<u8>,
     /// The offered compressions.
     pub compressions: Vec<Compression>,
+    /// The keyspaces that `USE` accepts, besides those of the server itself; `None`: any name.
+    pub keyspaces: Option<Vec<String>>,
     /// The required user and password, if any.
     pub credentials: Option<(String, String)>,
     /// Number of requests that the log keeps; 0 = no log.
@@ -119,8 +129,9 @@ impl Default for CqlServerOptions {
         Self {
             ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
-            versions: Version::ALL.into(),
+            versions: VERSIONS.into(),
             compressions: Compression::ALL.into(),
+            keyspaces: None,
             credentials: None,
             log_max: 1024,
             read_bytes: 256 * 1024,
@@ -137,7 +148,7 @@ impl CqlServerOptions {
 
     /// The default with these versions.
     #[must_use]
-    pub fn with_versions(versions: &[Version]) -> Self {
+    pub fn with_versions(versions: &[u8]) -> Self {
         Self { versions: versions.into(), ..Self::default() }
     }
 
@@ -151,12 +162,13 @@ impl CqlServerOptions {
 impl fmt::Debug for CqlServerOptions {
     /// Prints only whether a password is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ip, port, versions, compressions, credentials, log_max, read_bytes } = self;
+        let Self { ip, port, versions, compressions, keyspaces, credentials, log_max, read_bytes } = self;
         f.debug_struct("CqlServerOptions")
             .field("ip", ip)
             .field("port", port)
             .field("versions", versions)
             .field("compressions", compressions)
+            .field("keyspaces", keyspaces)
             .field("credentials", &credentials.is_some())
             .field("log_max", log_max)
             .field("read_bytes", read_bytes)
@@ -214,14 +226,17 @@ impl CqlServer {
     /// Starts a server; returns when it listens.
     ///
     /// # Errors
-    /// `InvalidInput` if the address is not loopback, or if there is no version; otherwise those of
+    /// `InvalidInput` if the address is not loopback, or if there is no version or an unknown one; otherwise those of
     /// the sockets.
     pub fn start(options: CqlServerOptions) -> io::Result<Self> {
         if !options.ip.is_loopback() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fake server listens on loopback only"));
         }
-        if options.versions.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server supports at least one version"));
+        if options.versions.is_empty() || options.versions.iter().any(|version| !VERSIONS.contains(version)) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a server supports some of the versions 3, 4 and 5",
+            ));
         }
         let (holder, address) = crate::mongo::bind(SocketAddr::new(options.ip, options.port))?;
         let listener = Mutex::new(Some(listen(address)?));

@@ -5,6 +5,10 @@
 
 extern crate alloc;
 
+#[path = "cassandra/changes.rs"]
+mod changes;
+#[path = "cassandra/recording.rs"]
+mod recording;
 /// The database of the example `readings`.
 #[path = "../../../runtime-smol/examples/readings/readings.rs"]
 mod readings;
@@ -56,6 +60,12 @@ fn main() -> ExitCode {
             .case("example_stores_and_lists_readings", || on_node(example_stores_and_lists_readings))
             .case("batch_is_applied", || on_node(batch_is_applied))
             .case("connection_has_32768_requests_in_flight", || on_node(connection_has_32768_requests_in_flight))
+            .case("fake_node_replies_as_the_real_one", || {
+                on_node(async |node: &mut Cassandra| recording::fake_node_replies_as_the_real_one(node))
+            })
+            .case("rows_are_right_while_the_columns_change", || {
+                on_node(changes::rows_are_right_while_the_columns_change)
+            })
             .case("errors_of_the_server_have_code_and_text", || on_node(errors_of_the_server_have_code_and_text))
             .case("late_replies_of_a_stopped_node_are_dropped", || on_node(late_replies_of_a_stopped_node_are_dropped))
             .case("killed_node_is_used_again", || on_node(killed_node_is_used_again))
@@ -837,7 +847,6 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
         let returned = Instant::now();
         eventually("it is used again", || session.hosts().iter().all(|host| host.state.open == 1)).await;
         println!("the node is used {:?} after the event", returned.elapsed());
-        session.close().await;
     });
-    Ok(())
+    changes::drained_node_is_left_and_used_again(second, &Arc::new(session), &mut events)
 }

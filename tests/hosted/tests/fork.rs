@@ -26,10 +26,10 @@ use poolhouse_client::mux::{HostOptions, MuxOptions, RequestError, Session, Sess
 use poolhouse_client::{Client, ClientOptions, Connection, DnsResolver, DriverInfo, Error, Platform, SetupError};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
-use poolhouse_cql::{Consistency, Opcode, Request};
+use poolhouse_cql::{Consistency, Request};
 use poolhouse_driver::{ForkReset, OperationError, SelectionRequest};
 use poolhouse_smol::Smol;
-use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
+use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, RequestKind, Rule, cell_of};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::suite::Suite;
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, ServerTls};
@@ -664,7 +664,7 @@ fn requests_that_wait<P: Platform + Default>() {
 fn change_of_the_keyspace_is_continued_by_the_parent<P: Platform + Default>() {
     let server = node();
     let held = Act::Hold { count: usize::MAX, order: Order::Kept };
-    let rule = server.add(Rule::on(Opcode::Query, held).text("USE \"shop\"").times(1));
+    let rule = server.add(Rule::on(RequestKind::Query, held).text("USE \"shop\"").times(1));
     let session = session::<P>(&server, 4);
     echoes(&session);
     let mut change = Box::pin(session.use_keyspace("shop"));

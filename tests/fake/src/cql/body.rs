@@ -1,6 +1,12 @@
-//! Decoding of request bodies, limited to the parts that the server needs.
+//! Decoding of request bodies, limited to the parts that the server needs, and encoding of reply bodies.
 
-use poolhouse_cql::Version;
+/// The parameters of a statement, as far as the server needs them.
+#[derive(Debug)]
+pub(super) struct Parameters<'a> {
+    pub(super) values: Vec<&'a [u8]>,
+    /// The description of the columns is omitted.
+    pub(super) skip_metadata: bool,
+}
 
 /// The unread rest of a body. Each method returns `None` if too few bytes are left.
 #[derive(Clone, Copy, Debug)]
@@ -61,17 +67,16 @@ impl<'a> Body<'a> {
         Some(())
     }
 
-    /// Reads the values of the parameters that follow a statement.
-    pub(super) fn values(&mut self, version: Version) -> Option<Vec<&'a [u8]>> {
+    /// Reads the parameters that follow a statement.
+    pub(super) fn parameters(&mut self, version: u8) -> Option<Parameters<'a>> {
         const VALUES: u8 = 0x01;
+        const SKIP_METADATA: u8 = 0x02;
         const NAMES: u8 = 0x40;
         self.short()?;
-        let flags = match version {
-            Version::V3 | Version::V4 => self.array::<1>()?[0],
-            Version::V5 => self.array::<4>()?[3],
-        };
+        let flags = if version < 5 { self.array::<1>()?[0] } else { self.array::<4>()?[3] };
+        let skip_metadata = flags & SKIP_METADATA != 0;
         if flags & VALUES == 0 {
-            return Some(Vec::new());
+            return Some(Parameters { values: Vec::new(), skip_metadata });
         }
         let count = self.short()?;
         let mut values = Vec::new();
@@ -81,6 +86,45 @@ impl<'a> Body<'a> {
             }
             values.push(self.bytes()?.unwrap_or_default());
         }
-        Some(values)
+        Some(Parameters { values, skip_metadata })
     }
+}
+
+/// Appends an `int`.
+pub(super) fn int(body: &mut Vec<u8>, value: i32) {
+    body.extend_from_slice(&value.to_be_bytes());
+}
+
+/// Appends a `short`.
+pub(super) fn short(body: &mut Vec<u8>, value: u16) {
+    body.extend_from_slice(&value.to_be_bytes());
+}
+
+/// Appends a count. Only for lengths of data of the server, which always fit.
+pub(super) fn count(body: &mut Vec<u8>, value: usize) {
+    int(body, i32::try_from(value).unwrap_or(i32::MAX));
+}
+
+/// Appends `short bytes`, at most 64 KiB of them.
+pub(super) fn short_bytes(body: &mut Vec<u8>, bytes: &[u8]) {
+    let bytes = bytes.get(..usize::from(u16::MAX)).unwrap_or(bytes);
+    short(body, u16::try_from(bytes.len()).unwrap_or(u16::MAX));
+    body.extend_from_slice(bytes);
+}
+
+/// Appends a `string`.
+pub(super) fn string(body: &mut Vec<u8>, text: &str) {
+    short_bytes(body, text.as_bytes());
+}
+
+/// Appends a `string list`.
+pub(super) fn strings<'a>(body: &mut Vec<u8>, texts: impl ExactSizeIterator<Item = &'a str>) {
+    short(body, u16::try_from(texts.len()).unwrap_or(u16::MAX));
+    texts.for_each(|text| string(body, text));
+}
+
+/// Appends `bytes`.
+pub(super) fn bytes(body: &mut Vec<u8>, bytes: &[u8]) {
+    count(body, bytes.len());
+    body.extend_from_slice(bytes);
 }

@@ -7,19 +7,25 @@ use core::time::Duration;
 use std::hash::DefaultHasher;
 use std::io::{self, Read};
 
-use poolhouse_cql::{
-    BodyWriter, Compression, CqlEncodeError, Decoder, Direction, Encoder, Envelope, ErrorCode, Flags, Limits, Opcode,
-    Outgoing, Version, encode_envelope,
-};
 
-use super::body::Body;
+use super::body::{self, Body, Parameters};
+use super::codec::{Compression, Decoder, Envelope, Framing, HEADER_BYTES, Header, Malformed, Reason};
+use super::kind::{RequestKind, code, opcode};
 use super::link::{Damage, Link, Reply};
 use super::rule::{Act, Cut, RequestFacts, Script};
 use super::shared::{Received, Shared};
-use super::statement::{self, Answer, Statement};
+use super::statement::{self, Description, Failure, Statement};
 
-/// Length of the shortest header, that of the oldest version: version, flags, stream, opcode.
-const FRONT_BYTES: usize = 8;
+/// The bit of the first byte of a header that marks a reply.
+const REPLY: u8 = 0x80;
+/// The flag of a header with a custom payload.
+const CUSTOM_PAYLOAD: u8 = 0x04;
+/// The flag of a header of a version that is not released, and the first such version.
+const BETA: (u8, u8) = (0x10, 6);
+/// Largest length of a request's body.
+const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// The names of events, for REGISTER.
+const EVENTS: [&str; 3] = ["TOPOLOGY_CHANGE", "STATUS_CHANGE", "SCHEMA_CHANGE"];
 /// Length at which texts are truncated in the log.
 const LOG_TEXT_BYTES: usize = 1024;
 
@@ -35,19 +41,12 @@ impl From<io::Error> for End {
     }
 }
 
-impl From<CqlEncodeError> for End {
-    /// A reply never exceeds the limits of the protocol.
-    fn from(_: CqlEncodeError) -> Self {
-        Self::Io
-    }
-}
-
 /// The change of the connection's state after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Same,
-    /// STARTUP was answered; it requested this compression.
-    Started(Option<Compression>),
+    /// STARTUP was answered, after which this framing applies.
+    Framed(Framing),
 }
 
 /// Progress of the handshake.
@@ -73,7 +72,9 @@ struct Session<'a> {
     script: Arc<Script>,
     script_number: u64,
     stage: Stage,
-    version: Version,
+    version: u8,
+    /// An envelope could not be decoded: this is the reply to every read, if there is one.
+    stuck: Option<Option<(i16, &'static str)>>,
     /// Replies to the requests of one read, in order; `batched` is their number.
     batch: Vec<u8>,
     batched: u64,
@@ -92,6 +93,7 @@ impl<'a> Session<'a> {
             script_number: u64::MAX,
             stage: Stage::New,
             version: shared.node.version,
+            stuck: None,
             batch: Vec::new(),
             batched: 0,
             uncounted: 0,
@@ -104,21 +106,19 @@ impl<'a> Session<'a> {
         let mut buffer = vec![0; self.shared.read_bytes];
         // The version is the first byte of every request.
         let mut front = Vec::new();
-        while front.len() < FRONT_BYTES {
+        while !front.first().is_some_and(|number| self.shared.versions.contains(number)) {
             let count = self.read(&mut buffer)?;
             if count == 0 {
                 return Ok(());
             }
             front.extend_from_slice(&buffer[..count]);
+            if front.len() >= HEADER_BYTES && !self.shared.versions.contains(&front[0]) {
+                self.refuse_version(front[0])?;
+                front.clear();
+            }
         }
-        let number = front[0];
-        let Some(version) = Version::from_number(number).filter(|version| self.shared.versions.contains(version))
-        else {
-            return self.refuse_version(&front);
-        };
-        self.version = version;
-        self.link.set_version(version);
-        let mut decoder = Decoder::new(version, Direction::Request, Limits::DEFAULT, Vec::new(), Vec::new());
+        self.version = front[0];
+        let mut decoder = Decoder::new(BODY_BYTES_MAX);
         self.take(&mut decoder, &front)?;
         drop(front);
         loop {
@@ -152,27 +152,74 @@ impl<'a> Session<'a> {
     }
 
     /// Processes the bytes of one read and sends the replies by one write, unless a rule applies.
-    fn take(&mut self, decoder: &mut Decoder<Vec<u8>>, mut input: &[u8]) -> Result<(), End> {
+    fn take(&mut self, decoder: &mut Decoder, input: &[u8]) -> Result<(), End> {
+        if let Some(reply) = self.stuck {
+            if let Some((stream, message)) = reply {
+                self.refuse(stream, code::PROTOCOL_ERROR, message);
+            }
+            return self.flush();
+        }
+        decoder.push(input);
         loop {
-            let step = match decoder.decode(input) {
-                Ok(step) => step,
-                Err(error) => {
-                    self.flush()?;
-                    let message = format!("{error}");
-                    self.error(0, ErrorCode::PROTOCOL_ERROR, &message)?;
-                    self.batched = 0;
-                    self.flush()?;
-                    return Err(End::Cut(Cut::Close));
-                }
+            let envelope = match decoder.envelope() {
+                Ok(Some(envelope)) => envelope,
+                Ok(None) => return self.flush(),
+                Err(malformed) => return self.give_up(&malformed),
             };
-            input = input.get(step.consumed_bytes..).unwrap_or_default();
-            let Some(envelope) = step.envelope else { break };
-            if let Next::Started(compression) = self.handle(envelope)? {
-                decoder.set_compression(compression);
-                decoder.set_started();
+            if let Some((message, is_stuck)) = self.misfit(envelope.header) {
+                self.refuse(envelope.header.stream, code::PROTOCOL_ERROR, message);
+                if is_stuck {
+                    self.stuck = Some(Some((envelope.header.stream, message)));
+                    return self.flush();
+                }
+                continue;
+            }
+            let Some(kind) = RequestKind::of(envelope.header.opcode) else { continue };
+            if let Next::Framed(framing) = self.handle(kind, envelope)? {
+                decoder.set_framing(framing);
             }
         }
-        self.flush()
+    }
+
+    /// Why a header is not that of a request in the version of the connection, and whether no later envelope is
+    /// read: Cassandra does not consume such an envelope in versions 3 and 4.
+    fn misfit(&self, header: Header) -> Option<(&'static str, bool)> {
+        let is_stuck = self.version < 5;
+        if header.version & REPLY != 0 {
+            Some(("the direction is that of a reply", is_stuck))
+        } else if header.version != self.version {
+            Some(("the version is not that of the first request", false))
+        } else if RequestKind::of(header.opcode).is_none() {
+            Some(("the opcode is not that of a request", is_stuck))
+        } else {
+            None
+        }
+    }
+
+    /// Ends the connection after bytes that are no envelope. In versions 3 and 4, Cassandra waits for the whole
+    /// of a body whose length is impossible, without a reply.
+    fn give_up(&mut self, malformed: &Malformed) -> Result<(), End> {
+        match &malformed.reason {
+            Reason::Length(_) if self.version < 5 => {
+                self.stuck = Some(None);
+                return self.flush();
+            }
+            Reason::Length(length) => {
+                let message = format!("the length of the body is {length}");
+                self.error(malformed.stream, code::PROTOCOL_ERROR, &message);
+            }
+            Reason::Incomplete => self.error(malformed.stream, code::SERVER_ERROR, "a segment ends within an envelope"),
+            Reason::Other(reason) => self.error(malformed.stream, code::PROTOCOL_ERROR, reason),
+        }
+        self.flush()?;
+        Err(End::Cut(Cut::Close))
+    }
+
+    /// Appends an error that is the reply to a request which is not handled.
+    fn refuse(&mut self, stream: i16, code: i32, message: &str) {
+        self.uncounted += 1;
+        self.batched += 1;
+        self.error(stream, code, message);
     }
 
     /// Sends the batched replies.
@@ -189,7 +236,7 @@ impl<'a> Session<'a> {
     }
 
     /// Answers one request.
-    fn handle(&mut self, envelope: Envelope<'_>) -> Result<Next, End> {
+    fn handle(&mut self, kind: RequestKind, envelope: Envelope<'_>) -> Result<Next, End> {
         self.uncounted += 1;
         let number = self.shared.script_number();
         if number != self.script_number {
@@ -198,31 +245,29 @@ impl<'a> Session<'a> {
         }
         let Envelope { header, body } = envelope;
         let mut body = Body(body);
-        if header.flags.contains(Flags::CUSTOM_PAYLOAD) {
+        if header.flags & CUSTOM_PAYLOAD != 0 {
             // Without the map the request is malformed, which is detected below.
             let _ = body.skip_bytes_map();
         }
         let start = self.batch.len();
         let stage = self.stage;
         let mut text = Text::default();
-        let next = self.answer(header.opcode, header.stream, body, &mut text)?;
+        let next = self.answer(kind, header.stream, body, &mut text);
         self.batched += 1;
         if self.shared.log_max > 0 {
-            self.note(&envelope, body, &text);
+            self.note(kind, header.stream, body, &text);
         }
 
-        let is_statement = matches!(header.opcode, Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch)
-            && stage == Stage::Ready
-            && !text.of_system;
+        let is_statement =
+            matches!(kind, RequestKind::Query | RequestKind::Prepare | RequestKind::Execute | RequestKind::Batch)
+                && stage == Stage::Ready
+                && !text.of_system;
         if self.script.rules.is_empty() && text.delay.is_zero() && next == Next::Same {
             return Ok(next);
         }
 
-        let looked = RequestFacts {
-            opcode: header.opcode,
-            text: text.bytes.as_deref().unwrap_or_else(|| plain_text(header.opcode, body)),
-            is_statement,
-        };
+        let looked =
+            RequestFacts { kind, text: text.bytes.as_deref().unwrap_or_else(|| plain_text(kind, body)), is_statement };
         let script = Arc::clone(&self.script);
         let act = script.act(&looked);
         if act.is_none() && text.delay.is_zero() && next == Next::Same {
@@ -248,8 +293,8 @@ impl<'a> Session<'a> {
             self.stage = stage;
             return Ok(Next::Same);
         }
-        if let Next::Started(compression) = next {
-            self.link.set_encoder(Encoder::new(self.version, compression));
+        if let Next::Framed(framing) = next {
+            self.link.set_framing(framing);
         }
         Ok(next)
     }
@@ -270,11 +315,11 @@ impl<'a> Session<'a> {
                 self.link.send_reply(&reply)?;
             }
             Act::Version(number) => {
-                reply.envelopes[0] = 0x80 | number;
+                reply.envelopes[0] = REPLY | number;
                 self.link.send_reply(&reply)?;
             }
             Act::Direction => {
-                reply.envelopes[0] &= 0x7f;
+                reply.envelopes[0] &= !REPLY;
                 self.link.send_reply(&reply)?;
             }
             Act::Checksum(part) => self.damage(reply, Damage::Checksum(*part))?,
@@ -285,7 +330,7 @@ impl<'a> Session<'a> {
             }
             Act::Close(cut) => return Err(End::Cut(*cut)),
             Act::Error(code, message) => {
-                self.error(stream, *code, message)?;
+                self.error(stream, *code, message);
                 reply.envelopes = core::mem::take(&mut self.batch);
                 self.link.send_reply(&reply)?;
                 return Ok(false);
@@ -308,243 +353,285 @@ impl<'a> Session<'a> {
 
     // Replies, appended to the batch.
 
-    fn message(
-        &mut self,
-        stream: i16,
-        opcode: Opcode,
-        write: impl FnOnce(&mut BodyWriter<'_, Vec<u8>>) -> Result<(), CqlEncodeError>,
-    ) -> Result<(), End> {
-        let outgoing = Outgoing::new(self.version, stream);
-        encode_envelope(&mut self.batch, outgoing, opcode, &Limits::DEFAULT, write)?;
-        Ok(())
+    fn message(&mut self, stream: i16, opcode: u8, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.batch.len();
+        let header = Header { version: REPLY | self.version, flags: 0, stream, opcode };
+        self.batch.extend_from_slice(&header.bytes(0));
+        write(&mut self.batch);
+        self.set_length(start);
     }
 
-    fn error(&mut self, stream: i16, code: ErrorCode, message: &str) -> Result<(), End> {
-        self.message(stream, Opcode::Error, |body| {
-            body.int(code.number())?.string(message)?;
-            Ok(())
-        })
+    /// Sets the length in the header of the last envelope, which begins at `start`.
+    fn set_length(&mut self, start: usize) {
+        // At most 64 MiB.
+        let length = u32::try_from(self.batch.len() - start - HEADER_BYTES).unwrap_or(u32::MAX);
+        self.batch[start + 5..start + 9].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn error(&mut self, stream: i16, code: i32, message: &str) {
+        self.message(stream, opcode::ERROR, |body| {
+            body::int(body, code);
+            body::string(body, message);
+        });
     }
 
     /// Appends a RESULT. Its body is written directly into the batch, and removed again if the
     /// statement fails.
-    fn result(&mut self, stream: i16, statement: &Statement<'_>) -> Result<(), End> {
+    fn result(&mut self, stream: i16, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>) {
         let start = self.batch.len();
-        let outgoing = Outgoing::new(self.version, stream);
-        let length = encode_envelope(&mut self.batch, outgoing, Opcode::Result, &Limits::DEFAULT, |_| Ok(()))?;
-        match statement.answer(&mut self.batch, &self.shared.node) {
-            Answer::Result => {
-                let length = self.batch.len() - start - length;
-                // At most 64 MiB.
-                let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
-                self.batch[start + 5..start + 9].copy_from_slice(&length);
-                Ok(())
-            }
-            Answer::Failed(code, message) => {
+        let header = Header { version: REPLY | self.version, flags: 0, stream, opcode: opcode::RESULT };
+        self.batch.extend_from_slice(&header.bytes(0));
+        match write(&mut self.batch) {
+            Ok(()) => self.set_length(start),
+            Err(Failure(code, message)) => {
                 self.batch.truncate(start);
-                self.error(stream, code, &message)
+                self.error(stream, code, &message);
             }
         }
     }
 
-    fn malformed(&mut self, stream: i16, opcode: Opcode) -> Result<Next, End> {
-        self.error(stream, ErrorCode::PROTOCOL_ERROR, &format!("the body of {opcode} is malformed"))?;
-        Ok(Next::Same)
+    fn malformed(&mut self, stream: i16, kind: RequestKind) -> Next {
+        self.error(stream, code::PROTOCOL_ERROR, &format!("the body of {kind:?} is malformed"));
+        Next::Same
     }
 
     /// Appends the reply to a request.
-    fn answer(&mut self, opcode: Opcode, stream: i16, body: Body<'_>, text: &mut Text) -> Result<Next, End> {
-        match (opcode, self.stage) {
-            (Opcode::Query, Stage::Ready) => self.query(stream, body, text),
-            (Opcode::Execute, Stage::Ready) => self.execute(stream, body, text),
-            (Opcode::Options, _) => self.supported(stream),
-            (Opcode::Startup, Stage::New) => self.startup(stream, body, text),
-            (Opcode::AuthResponse, Stage::Authenticating) => self.authenticate(stream, body),
-            (Opcode::Prepare, Stage::Ready) => self.prepare(stream, body, text),
-            (Opcode::Batch, Stage::Ready) => {
-                self.result(stream, &Statement::of(b"void"))?;
-                Ok(Next::Same)
+    fn answer(&mut self, kind: RequestKind, stream: i16, body: Body<'_>, text: &mut Text) -> Next {
+        match (kind, self.stage) {
+            (RequestKind::Query, Stage::Ready) => self.query(stream, body, text),
+            (RequestKind::Execute, Stage::Ready) => self.execute(stream, body, text),
+            (RequestKind::Options, _) => self.supported(stream),
+            (RequestKind::Startup, Stage::New) => self.startup(stream, body, text),
+            (RequestKind::AuthResponse, Stage::Authenticating) => self.authenticate(stream, body),
+            (RequestKind::AuthResponse, Stage::Ready) if self.shared.credentials.is_none() => {
+                self.message(stream, opcode::AUTH_SUCCESS, |body| body::int(body, -1));
+                Next::Same
             }
-            (Opcode::Register, Stage::Ready) => {
-                self.message(stream, Opcode::Ready, |_| Ok(()))?;
-                Ok(Next::Same)
+            (RequestKind::Prepare, Stage::Ready) => self.prepare(stream, body, text),
+            (RequestKind::Batch, Stage::Ready) => {
+                let node = &Arc::clone(self.shared).node;
+                self.result(stream, |body| Statement::of(b"void").answer(body, node, Description::Whole));
+                Next::Same
             }
+            (RequestKind::Register, Stage::Ready) => self.register(stream, body),
             (other, stage) => {
-                let message = format!("{other} is not allowed in this state of the connection: {stage:?}");
-                self.error(stream, ErrorCode::PROTOCOL_ERROR, &message)?;
-                Ok(Next::Same)
+                let message = format!("{other:?} is not allowed in this state of the connection: {stage:?}");
+                // As Cassandra does.
+                let stream = if stage == Stage::New { 0 } else { stream };
+                self.error(stream, code::PROTOCOL_ERROR, &message);
+                Next::Same
             }
         }
     }
 
     #[inline]
-    fn query(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Result<Next, End> {
-        let Some(query) = body.long_string() else { return self.malformed(stream, Opcode::Query) };
-        let Some(values) = body.values(self.version) else { return self.malformed(stream, Opcode::Query) };
-        if values.is_empty() {
-            return self.state(stream, query, text);
-        }
-        self.bound(stream, query, &values, text)
+    fn query(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Next {
+        let Some(query) = body.long_string() else { return self.malformed(stream, RequestKind::Query) };
+        let Some(parameters) = body.parameters(self.version) else {
+            return self.malformed(stream, RequestKind::Query);
+        };
+        let description = if parameters.skip_metadata { Description::Omitted } else { Description::Whole };
+        self.bound(stream, query, &parameters.values, description, text)
     }
 
-    fn state(&mut self, stream: i16, query: &[u8], text: &mut Text) -> Result<Next, End> {
-        let statement = Statement::of(query);
+    /// Answers a statement with the values of its variables.
+    #[inline]
+    fn bound(
+        &mut self,
+        stream: i16,
+        query: &[u8],
+        values: &[&[u8]],
+        description: Description<'_>,
+        text: &mut Text,
+    ) -> Next {
+        let mut statement = Statement::of(query);
+        let whole;
+        if !values.is_empty() || statement.is_of_system() {
+            let Some(bound) = statement::bound(query, values) else {
+                let message = format!("{} values do not match the number of variables", values.len());
+                self.error(stream, code::INVALID, &message);
+                return Next::Same;
+            };
+            // Conditions on system tables are ignored, so their values are not needed.
+            if !statement.is_of_system() {
+                whole = bound;
+                statement = Statement::of(&whole);
+            }
+        }
         text.delay = statement.delay;
         text.of_system = statement.is_of_system();
-        self.result(stream, &statement)?;
-        Ok(Next::Same)
+        let shared = Arc::clone(self.shared);
+        self.result(stream, |body| statement.answer(body, &shared.node, description));
+        Next::Same
     }
 
-    fn bound(&mut self, stream: i16, query: &[u8], values: &[&[u8]], text: &mut Text) -> Result<Next, End> {
-        // Values are not bound for statements on system tables.
-        if Statement::of(query).is_of_system() {
-            return self.state(stream, query, text);
-        }
-        let Some(whole) = statement::bound(query, values) else {
-            let message = format!("{} values do not match the number of variables", values.len());
-            self.error(stream, ErrorCode::INVALID, &message)?;
-            return Ok(Next::Same);
-        };
-        self.state(stream, &whole, text)
-    }
-
-    fn prepare(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Result<Next, End> {
-        let Some(query) = body.long_string() else { return self.malformed(stream, Opcode::Prepare) };
+    fn prepare(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Next {
+        let Some(query) = body.long_string() else { return self.malformed(stream, RequestKind::Prepare) };
         text.of_system = Statement::of(query).is_of_system();
         let id = statement_id(query);
-        if !self.shared.prepare(id, query) {
-            self.error(stream, ErrorCode::OVERLOADED, "too many statements are prepared")?;
-            return Ok(Next::Same);
-        }
-        let mut result = Vec::new();
-        match statement::prepared(query, &id, self.version, &mut result) {
-            Some(()) => self.message(stream, Opcode::Result, |body| body.raw(&result).map(drop))?,
-            None => self.error(stream, ErrorCode::INVALID, "the statement has too many variables")?,
-        }
-        Ok(Next::Same)
+        let (shared, version) = (Arc::clone(self.shared), self.version);
+        self.result(stream, |body| {
+            statement::prepared(query, &id, version, &shared.node, body)?;
+            if shared.prepare(id, query) {
+                Ok(())
+            } else {
+                Err(Failure(code::OVERLOADED, "too many statements are prepared".to_owned()))
+            }
+        });
+        Next::Same
     }
 
-    fn execute(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Result<Next, End> {
-        let Some(id) = body.short_bytes() else { return self.malformed(stream, Opcode::Execute) };
+    fn execute(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Next {
+        let Some(id) = body.short_bytes() else { return self.malformed(stream, RequestKind::Execute) };
         let Some(query) = self.shared.prepared(id) else {
-            self.message(stream, Opcode::Error, |body| {
-                let code = ErrorCode::UNPREPARED.number();
-                body.int(code)?.string("no prepared statement has this id")?.short_bytes(id)?;
-                Ok(())
-            })?;
-            return Ok(Next::Same);
+            self.message(stream, opcode::ERROR, |body| {
+                body::int(body, code::UNPREPARED);
+                body::string(body, "no prepared statement has this id");
+                body::short_bytes(body, id);
+            });
+            return Next::Same;
         };
         text.bytes = Some(Arc::clone(&query));
-        if self.version == Version::V5 && body.short_bytes().is_none() {
-            return self.malformed(stream, Opcode::Execute);
+        let mut columns_id = id;
+        if self.version > 4 {
+            let Some(sent) = body.short_bytes() else { return self.malformed(stream, RequestKind::Execute) };
+            columns_id = sent;
         }
-        match body.values(self.version) {
-            Some(values) => self.bound(stream, &query, &values, text),
-            None => self.malformed(stream, Opcode::Execute),
+        let Some(Parameters { values, skip_metadata }) = body.parameters(self.version) else {
+            return self.malformed(stream, RequestKind::Execute);
+        };
+        // The id of a description is that of its statement.
+        let description = if columns_id != id {
+            Description::New(id)
+        } else if skip_metadata {
+            Description::Omitted
+        } else {
+            Description::Whole
+        };
+        self.bound(stream, &query, &values, description, text)
+    }
+
+    fn register(&mut self, stream: i16, mut body: Body<'_>) -> Next {
+        let count = body.short().unwrap_or_default();
+        let events: Option<Vec<&str>> = (0..count).map(|_| body.string()).collect();
+        if events.is_some_and(|events| events.iter().all(|event| EVENTS.contains(event))) {
+            self.message(stream, opcode::READY, |_| ());
+        } else {
+            self.error(stream, code::PROTOCOL_ERROR, "there is no such event");
         }
+        Next::Same
     }
 
     // Handshake.
 
-    fn supported(&mut self, stream: i16) -> Result<Next, End> {
+    fn supported(&mut self, stream: i16) -> Next {
         let shared = Arc::clone(self.shared);
         let versions: Vec<String> = shared.versions.iter().map(|version| format!("{version}/v{version}")).collect();
-        self.message(stream, Opcode::Supported, |body| {
-            body.short(3)?;
-            body.string("CQL_VERSION")?.strings([super::CQL_VERSION].into_iter())?;
-            body.string("COMPRESSION")?.strings(shared.compressions.iter().map(|one| one.name()))?;
-            body.string("PROTOCOL_VERSIONS")?.strings(versions.iter().map(String::as_str))?;
-            Ok(())
-        })?;
-        Ok(Next::Same)
+        self.message(stream, opcode::SUPPORTED, |body| {
+            body::short(body, 3);
+            body::string(body, "CQL_VERSION");
+            body::strings(body, [super::CQL_VERSION].into_iter());
+            body::string(body, "COMPRESSION");
+            body::strings(body, shared.compressions.iter().map(|one| one.name()));
+            body::string(body, "PROTOCOL_VERSIONS");
+            body::strings(body, versions.iter().map(String::as_str));
+        });
+        Next::Same
     }
 
-    fn startup(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Result<Next, End> {
+    fn startup(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Next {
         self.shared.startups.fetch_add(1, Ordering::SeqCst);
         let mut options = Vec::new();
-        let Some(count) = body.short() else { return self.malformed(stream, Opcode::Startup) };
+        // On stream 0, as Cassandra does.
+        let Some(count) = body.short() else { return self.malformed(0, RequestKind::Startup) };
         for _ in 0..count {
             let (Some(key), Some(value)) = (body.string(), body.string()) else {
-                return self.malformed(stream, Opcode::Startup);
+                return self.malformed(0, RequestKind::Startup);
             };
             options.push((key, value));
         }
         let words: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
         text.bytes = Some(words.join(" ").into_bytes().into());
-        if !options.iter().any(|(key, _)| *key == "CQL_VERSION") {
-            self.error(stream, ErrorCode::PROTOCOL_ERROR, "STARTUP lacks CQL_VERSION")?;
-            return Ok(Next::Same);
-        }
-        let asked = options.iter().find(|(key, _)| *key == "COMPRESSION").map(|(_, value)| *value);
-        let compression = asked.filter(|name| !name.is_empty()).map(|name| {
+        let option = |name| options.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        let compression = option("COMPRESSION").filter(|name| !name.is_empty()).map(|name| {
             let known = self.shared.compressions.iter().copied();
-            known.filter(|one| one.is_in(self.version)).find(|one| one.name().eq_ignore_ascii_case(name)).ok_or(name)
+            known
+                .filter(|one| self.version < 5 || *one != Compression::Snappy)
+                .find(|one| one.name().eq_ignore_ascii_case(name))
+                .ok_or(name)
         });
         let compression = match compression.transpose() {
             Ok(compression) => compression,
             Err(name) => {
                 let message = format!("no compression {name:?} in version {}", self.version);
-                self.error(stream, ErrorCode::PROTOCOL_ERROR, &message)?;
-                return Ok(Next::Same);
+                self.error(stream, code::PROTOCOL_ERROR, &message);
+                return Next::Same;
             }
         };
+        if !option("CQL_VERSION").is_some_and(is_cql_version) {
+            self.error(stream, code::PROTOCOL_ERROR, "CQL_VERSION is absent or not supported");
+            // Cassandra sends segments after any STARTUP that it could decode.
+            return if self.version < 5 { Next::Same } else { Next::Framed(Framing::of(self.version, compression)) };
+        }
         if self.shared.credentials.is_some() {
             self.stage = Stage::Authenticating;
-            self.message(stream, Opcode::Authenticate, |body| {
-                body.string("org.apache.cassandra.auth.PasswordAuthenticator").map(drop)
-            })?;
+            self.message(stream, opcode::AUTHENTICATE, |body| {
+                body::string(body, "org.apache.cassandra.auth.PasswordAuthenticator");
+            });
         } else {
             self.stage = Stage::Ready;
-            self.message(stream, Opcode::Ready, |_| Ok(()))?;
+            self.message(stream, opcode::READY, |_| ());
         }
-        Ok(Next::Started(compression))
+        Next::Framed(Framing::of(self.version, compression))
     }
 
-    fn authenticate(&mut self, stream: i16, mut body: Body<'_>) -> Result<Next, End> {
+    fn authenticate(&mut self, stream: i16, mut body: Body<'_>) -> Next {
         let token = body.bytes().flatten().unwrap_or_default();
-        let shared = Arc::clone(self.shared);
         let mut parts = token.splitn(3, |byte| *byte == 0);
         let (_, user, password) = (parts.next(), parts.next(), parts.next());
-        let is_right = shared.credentials.as_ref().is_some_and(|(right_user, right_password)| {
+        let is_right = self.shared.credentials.as_ref().is_some_and(|(right_user, right_password)| {
             user == Some(right_user.as_bytes()) && password == Some(right_password.as_bytes())
         });
         if is_right {
             self.stage = Stage::Ready;
-            self.message(stream, Opcode::AuthSuccess, |body| body.bytes(None).map(drop))?;
+            self.message(stream, opcode::AUTH_SUCCESS, |body| body::int(body, -1));
         } else {
-            self.error(stream, ErrorCode::BAD_CREDENTIALS, "user name or password is wrong")?;
+            self.error(stream, code::BAD_CREDENTIALS, "user name or password is wrong");
         }
-        Ok(Next::Same)
+        Next::Same
     }
 
-    /// Sends an error with the supported versions, encoded in the newest of them, and ends the
-    /// connection.
-    fn refuse_version(&mut self, front: &[u8]) -> Result<(), End> {
-        let number = front[0];
+    /// Sends an error with the supported versions, encoded in the newest of them, or in the requested version if
+    /// that is an old one or one that is not released.
+    fn refuse_version(&mut self, number: u8) -> Result<(), End> {
         let spoken: Vec<String> = self.shared.versions.iter().map(|version| format!("{version}/v{version}")).collect();
         let message = format!(
             "Invalid or unsupported protocol version ({number}); supported versions are ({})",
             spoken.join(", ")
         );
-        // In versions 1 and 2 stream ids have one byte.
-        let stream = if number < 3 { 0 } else { i16::from_be_bytes([front[2], front[3]]).max(0) };
-        self.uncounted += 1;
-        self.batched += 1;
-        self.error(stream, ErrorCode::PROTOCOL_ERROR, &message)?;
-        self.flush()?;
-        Err(End::Cut(Cut::Close))
+        let start = self.batch.len();
+        self.refuse(0, code::PROTOCOL_ERROR, &message);
+        let (beta_flag, beta) = BETA;
+        if number == beta {
+            self.batch[start..start + 2].copy_from_slice(&[REPLY | number, beta_flag]);
+        } else if matches!(number, 1 | 2) {
+            // The stream has one byte.
+            self.batch[start] = REPLY | number;
+            self.batch.remove(start + 2);
+        }
+        self.flush()
     }
 
-    fn note(&mut self, envelope: &Envelope<'_>, mut body: Body<'_>, text: &Text) {
-        let bytes = text.bytes.as_deref().unwrap_or_else(|| plain_text(envelope.header.opcode, body));
+    fn note(&mut self, kind: RequestKind, stream: i16, mut body: Body<'_>, text: &Text) {
+        let bytes = text.bytes.as_deref().unwrap_or_else(|| plain_text(kind, body));
         let bytes = bytes.get(..LOG_TEXT_BYTES).unwrap_or(bytes);
-        let has_metadata_id = envelope.header.opcode == Opcode::Execute && self.version == Version::V5;
+        let has_metadata_id = kind == RequestKind::Execute && self.version > 4;
         let metadata_id = if has_metadata_id { body.short_bytes().and_then(|_| body.short_bytes()) } else { None };
         self.log.push(Received {
             connection: self.link.id,
             version: self.version,
-            opcode: envelope.header.opcode,
-            stream: envelope.header.stream,
+            kind,
+            stream,
             text: String::from_utf8_lossy(bytes).into_owned(),
             metadata_id: metadata_id.unwrap_or_default().to_vec(),
         });
@@ -552,6 +639,12 @@ impl<'a> Session<'a> {
             self.shared.append_log(&mut self.log);
         }
     }
+}
+
+/// Whether a version of CQL is supported: a number from 3 on, a dot, and further numbers.
+fn is_cql_version(text: &str) -> bool {
+    let numbers: Option<Vec<u32>> = text.split('.').map(|number| number.parse().ok()).collect();
+    numbers.is_some_and(|numbers| numbers.len() > 1 && numbers[0] >= 3)
 }
 
 /// Properties of a request's text.
@@ -574,22 +667,14 @@ fn statement_id(query: &[u8]) -> [u8; 16] {
 }
 
 /// Returns the text at the start of a QUERY or a PREPARE; empty for other requests.
-fn plain_text(opcode: Opcode, mut body: Body<'_>) -> &[u8] {
-    match opcode {
-        Opcode::Query | Opcode::Prepare => body.long_string().unwrap_or_default(),
-        Opcode::Error
-        | Opcode::Startup
-        | Opcode::Ready
-        | Opcode::Authenticate
-        | Opcode::Options
-        | Opcode::Supported
-        | Opcode::Result
-        | Opcode::Execute
-        | Opcode::Register
-        | Opcode::Event
-        | Opcode::Batch
-        | Opcode::AuthChallenge
-        | Opcode::AuthResponse
-        | Opcode::AuthSuccess => &[],
+fn plain_text(kind: RequestKind, mut body: Body<'_>) -> &[u8] {
+    match kind {
+        RequestKind::Query | RequestKind::Prepare => body.long_string().unwrap_or_default(),
+        RequestKind::Startup
+        | RequestKind::Options
+        | RequestKind::Execute
+        | RequestKind::Register
+        | RequestKind::Batch
+        | RequestKind::AuthResponse => &[],
     }
 }

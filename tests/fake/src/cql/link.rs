@@ -4,15 +4,14 @@
 mod tests;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
-use poolhouse_cql::{Encoder, Version};
-
+use super::codec::{Encoder, Framing};
 use super::rule::{Cut, Order, Part};
 use super::shared::{Shared, Waiting, lock};
 use crate::choices::Choices;
@@ -50,8 +49,6 @@ pub(super) struct Link {
     late: Mutex<Late>,
     late_changed: Condvar,
     held: Mutex<Vec<Reply>>,
-    /// The negotiated version, by number; 0 before it is known.
-    version: AtomicU8,
     pub(super) waiting: Waiting,
     /// No further reply is sent.
     pub(super) mute: AtomicBool,
@@ -60,8 +57,8 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 struct Output {
-    /// Set after the reply to STARTUP.
-    encoder: Option<Encoder>,
+    /// Plain until the reply to STARTUP is sent.
+    encoder: Encoder,
     wire: Vec<u8>,
 }
 
@@ -79,11 +76,10 @@ impl Link {
             id,
             stream,
             shared,
-            output: Mutex::new(Output { encoder: None, wire: Vec::new() }),
+            output: Mutex::new(Output { encoder: Encoder::default(), wire: Vec::new() }),
             late: Mutex::default(),
             late_changed: Condvar::new(),
             held: Mutex::default(),
-            version: AtomicU8::new(0),
             waiting: Waiting::default(),
             mute: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -94,17 +90,9 @@ impl Link {
         &self.stream
     }
 
-    pub(super) fn version(&self) -> Option<Version> {
-        Version::from_number(self.version.load(Ordering::SeqCst))
-    }
-
-    pub(super) fn set_version(&self, version: Version) {
-        self.version.store(version.number(), Ordering::SeqCst);
-    }
-
-    /// Sets the encoder for all further envelopes.
-    pub(super) fn set_encoder(&self, encoder: Encoder) {
-        lock(&self.output).encoder = Some(encoder);
+    /// Sets the framing of all further envelopes.
+    pub(super) fn set_framing(&self, framing: Framing) {
+        lock(&self.output).encoder = Encoder::new(framing);
     }
 
     /// Counts received requests.
@@ -138,14 +126,12 @@ impl Link {
         }
         let mut output = lock(&self.output);
         let Output { encoder, wire } = &mut *output;
-        match encoder {
-            Some(encoder) if !plain && !encoder.is_plain() => {
-                wire.clear();
-                encoder.encode(envelopes, wire).map_err(io::Error::other)?;
-                self.write(wire)
-            }
-            Some(_) | None => self.write(envelopes),
+        if plain || encoder.framing().is_plain() {
+            return self.write(envelopes);
         }
+        wire.clear();
+        encoder.encode(envelopes, wire);
+        self.write(wire)
     }
 
     /// Sends one reply, with its damage if there is one.
@@ -158,18 +144,14 @@ impl Link {
         let mut output = lock(&self.output);
         let Output { encoder, wire } = &mut *output;
         wire.clear();
-        let framed = encoder.as_mut().filter(|encoder| !reply.plain && !encoder.is_plain());
+        let plain = Encoder::default();
+        let encoder = if reply.plain { &plain } else { &*encoder };
         match damage {
-            Damage::Length(length) => damage::claim(&reply.envelopes, length, framed, wire)?,
-            Damage::Checksum(_) | Damage::Truncate(..) => match framed {
-                Some(encoder) => encoder.encode(&reply.envelopes, wire).map_err(io::Error::other)?,
-                None => wire.extend_from_slice(&reply.envelopes),
-            },
+            Damage::Length(length) => damage::claim(&reply.envelopes, length, encoder, wire),
+            Damage::Checksum(_) | Damage::Truncate(..) => encoder.encode(&reply.envelopes, wire),
         }
         match damage {
-            Damage::Checksum(part) if self.version().is_some_and(Version::has_segments) && !reply.plain => {
-                damage::spoil(wire, part);
-            }
+            Damage::Checksum(part) if encoder.framing().has_segments => damage::spoil(wire, part),
             Damage::Truncate(bytes, cut) => {
                 wire.truncate(bytes);
                 self.write(wire)?;
@@ -375,44 +357,18 @@ fn shuffle<T>(items: &mut [T], random: &mut Rng) {
 
 /// Damage that the encoder cannot produce.
 mod damage {
-    use poolhouse_cql::{CqlEncodeError, Encoder, HEADER_BYTES};
-    use std::io;
-
     use super::Part;
-
-    /// Length of the checksum after the payload of a segment.
-    const TRAILER_BYTES: usize = 4;
-    /// Initial bytes of the CRC-32 of a payload.
-    const CRC32_FRONT: [u8; 4] = [0xfa, 0x2d, 0x55, 0xca];
+    use crate::cql::codec::{Encoder, HEADER_BYTES};
 
     /// Encodes only the header of an envelope, with this body length in it.
-    pub(super) fn claim(
-        envelope: &[u8],
-        length: i32,
-        framed: Option<&mut Encoder>,
-        wire: &mut Vec<u8>,
-    ) -> io::Result<()> {
+    pub(super) fn claim(envelope: &[u8], length: i32, encoder: &Encoder, wire: &mut Vec<u8>) {
         let mut header = envelope.first_chunk::<HEADER_BYTES>().copied().unwrap_or_default();
-        let length_at = HEADER_BYTES - 4;
-        header[length_at..].fill(0);
-        let Some(encoder) = framed else {
-            header[length_at..].copy_from_slice(&length.to_be_bytes());
+        header[HEADER_BYTES - 4..].copy_from_slice(&length.to_be_bytes());
+        if encoder.framing().has_segments {
+            encoder.encode_segment(&header, true, wire);
+        } else {
             wire.extend_from_slice(&header);
-            return Ok(());
-        };
-        let failed = |error: CqlEncodeError| io::Error::other(error);
-        // Too short to be compressed: it is stored uncompressed in its segment, or unframed.
-        encoder.encode(&header, wire).map_err(failed)?;
-        let has_trailer = wire.len() > HEADER_BYTES;
-        let end = if has_trailer { wire.len() - TRAILER_BYTES } else { wire.len() };
-        wire[end - 4..end].copy_from_slice(&length.to_be_bytes());
-        if has_trailer {
-            let mut checksum = crc32fast::Hasher::new();
-            checksum.update(&CRC32_FRONT);
-            checksum.update(&wire[end - HEADER_BYTES..end]);
-            wire[end..].copy_from_slice(&checksum.finalize().to_le_bytes());
         }
-        Ok(())
     }
 
     /// Corrupts a checksum of the first segment. For the payload there must be only one segment.

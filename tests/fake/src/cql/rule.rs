@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use poolhouse_cql::{ErrorCode, Opcode};
+use super::kind::RequestKind;
 
 /// A rule: a condition on requests, and the action on their replies.
 ///
@@ -12,8 +12,7 @@ use poolhouse_cql::{ErrorCode, Opcode};
 ///
 /// ```
 /// use core::time::Duration;
-/// use poolhouse_cql::{ErrorCode, Opcode};
-/// use poolhouse_fake::cql::{Act, Cut, Order, Rule};
+/// use poolhouse_fake::cql::{Act, Cut, Order, RequestKind, Rule};
 ///
 /// // The whole server.
 /// let slow = Rule::statements(Act::Delay(Duration::from_millis(50)));
@@ -24,7 +23,8 @@ use poolhouse_cql::{ErrorCode, Opcode};
 /// // Eight replies at a time, the last one first.
 /// let reversed = Rule::statements(Act::Hold { count: 8, order: Order::Reversed });
 /// // The first two handshakes.
-/// let refused = Rule::on(Opcode::Startup, Act::Error(ErrorCode::OVERLOADED, "later".into())).times(2);
+/// let overloaded = Act::Error(0x1001, "later".into());
+/// let refused = Rule::on(RequestKind::Startup, overloaded).times(2);
 /// // A server that accepts, reads, and never replies.
 /// let silent = Rule::any(Act::Mute);
 /// ```
@@ -40,7 +40,7 @@ pub struct Rule {
 enum Which {
     Any,
     Statements,
-    One(Opcode),
+    One(RequestKind),
 }
 
 /// The action on a reply. The request itself was decoded and executed.
@@ -82,8 +82,8 @@ pub enum Act {
     },
     /// Ends the connection instead.
     Close(Cut),
-    /// Sends an error instead. It ends with the message, without the further fields of some codes.
-    Error(ErrorCode, String),
+    /// Sends an error with this code and this message instead, without the further fields of some codes.
+    Error(i32, String),
     /// Sends these bytes instead, neither framed nor compressed.
     Raw(Vec<u8>),
     /// Sends neither this reply nor any later one of the connection; reading continues.
@@ -132,8 +132,8 @@ impl Rule {
     }
 
     /// Applies to one kind of request.
-    pub fn on(opcode: Opcode, act: Act) -> Self {
-        Self { which: Which::One(opcode), ..Self::any(act) }
+    pub fn on(kind: RequestKind, act: Act) -> Self {
+        Self { which: Which::One(kind), ..Self::any(act) }
     }
 
     /// Only for QUERY and PREPARE whose text begins with `prefix`, and EXECUTE of such statements.
@@ -151,7 +151,7 @@ impl Rule {
 
 /// The properties of a request that the conditions of rules use.
 pub(super) struct RequestFacts<'a> {
-    pub(super) opcode: Opcode,
+    pub(super) kind: RequestKind,
     pub(super) text: &'a [u8],
     /// Whether [`Rule::statements`] applies to it.
     pub(super) is_statement: bool,
@@ -191,7 +191,7 @@ impl Counted {
         let of_kind = match rule.which {
             Which::Any => true,
             Which::Statements => looked.is_statement,
-            Which::One(opcode) => looked.opcode == opcode,
+            Which::One(kind) => looked.kind == kind,
         };
         let matches = of_kind && rule.text.as_ref().is_none_or(|prefix| looked.text.starts_with(prefix.as_bytes()));
         matches && self.seen.fetch_add(1, Ordering::SeqCst) < rule.times

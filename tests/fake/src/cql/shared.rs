@@ -7,9 +7,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use poolhouse_cql::{Compression, Opcode, Version};
-
 use super::CqlServerOptions;
+use super::codec::Compression;
+use super::kind::RequestKind;
 use super::link::Link;
 use super::rule::{Counted, InForce, Rule, Script};
 use super::tables::Node;
@@ -47,9 +47,9 @@ pub struct Received {
     /// Its connection.
     pub connection: u64,
     /// The version of the protocol.
-    pub version: Version,
-    /// Its opcode.
-    pub opcode: Opcode,
+    pub version: u8,
+    /// Its kind.
+    pub kind: RequestKind,
     /// Its stream id.
     pub stream: i16,
     /// The text of a QUERY, a PREPARE, or of the statement of an EXECUTE; the options of a STARTUP
@@ -90,7 +90,7 @@ impl Waiting {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) node: Node,
-    pub(super) versions: Vec<Version>,
+    pub(super) versions: Vec<u8>,
     pub(super) compressions: Vec<Compression>,
     pub(super) credentials: Option<(String, String)>,
     pub(super) read_bytes: usize,
@@ -129,9 +129,9 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(super) fn new(options: &CqlServerOptions, address: SocketAddr) -> Self {
-        let newest = options.versions.iter().copied().max().unwrap_or(Version::NEWEST);
+        let newest = options.versions.iter().copied().max().unwrap_or_default();
         Self {
-            node: Node { address, version: newest },
+            node: Node { address, version: newest, keyspaces: options.keyspaces.clone() },
             versions: options.versions.clone(),
             compressions: options.compressions.clone(),
             credentials: options.credentials.clone(),

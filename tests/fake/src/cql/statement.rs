@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use poolhouse_cql::{ErrorCode, OutcomeKind, Version};
-
-use super::tables::{self, Node};
+use super::body::{int, short, short_bytes, string};
+use super::kind::{code, result};
+use super::tables::{Node, Query};
 
 /// Largest blob of `bytes`.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -16,13 +16,18 @@ const COLUMN: &str = "reply";
 const VARCHAR: u16 = 0x0d;
 const BLOB: u16 = 0x03;
 
-/// The result of a statement: the body of a RESULT, or of an ERROR.
+/// The code and the message of an error, instead of a RESULT.
 #[derive(Debug)]
-pub(super) enum Answer {
-    /// The body was written.
-    Result,
-    /// Nothing was written.
-    Failed(ErrorCode, String),
+pub(super) struct Failure(pub(super) i32, pub(super) String);
+
+/// Whether rows of the server's own tables are sent with a description of their columns. The cells of `echo`
+/// and `bytes` always are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Description<'a> {
+    Whole,
+    Omitted,
+    /// With the id of the description, because the client has that of another one.
+    New(&'a [u8]),
 }
 
 /// A parsed statement.
@@ -51,40 +56,50 @@ impl<'a> Statement<'a> {
         matches!(self.text.first(), Some(b'S' | b's' | b'U' | b'u'))
     }
 
-    /// Writes the body of the RESULT.
+    /// Writes the body of the RESULT. A failure may have written a part of it.
     #[inline]
-    pub(super) fn answer(&self, body: &mut Vec<u8>, node: &Node) -> Answer {
+    pub(super) fn answer(&self, body: &mut Vec<u8>, node: &Node, description: Description<'_>) -> Result<(), Failure> {
         if let Some(rest) = self.text.strip_prefix(b"echo ") {
             return cell(body, VARCHAR, rest.len(), |body| body.extend_from_slice(rest));
         }
-        self.answer_other(body, node)
+        self.answer_other(body, node, description)
     }
 
-    fn answer_other(&self, body: &mut Vec<u8>, node: &Node) -> Answer {
+    fn answer_other(&self, body: &mut Vec<u8>, node: &Node, description: Description<'_>) -> Result<(), Failure> {
         let text = self.text;
         if text == b"echo" {
             return cell(body, VARCHAR, 0, |_| ());
         }
         if text == b"void" || text.starts_with(b"void ") {
-            body.extend_from_slice(&OutcomeKind::Void.number().to_be_bytes());
-            return Answer::Result;
+            int(body, result::VOID);
+            return Ok(());
         }
         if let Some(rest) = text.strip_prefix(b"bytes ") {
             return bytes(rest, body);
         }
-        let Ok(text) = core::str::from_utf8(text) else {
-            return Answer::Failed(ErrorCode::SYNTAX_ERROR, "the statement is not UTF-8".to_owned());
-        };
-        tables::answer(text, body, node)
+        self.query(node)?.answer(body, description);
+        Ok(())
+    }
+
+    /// Parses a statement on the server's own tables.
+    fn query(&self, node: &Node) -> Result<Query<'a>, Failure> {
+        let not_utf8 = |_| Failure(code::SYNTAX_ERROR, "the statement is not UTF-8".to_owned());
+        Query::parse(core::str::from_utf8(self.text).map_err(not_utf8)?, node)
+    }
+
+    /// Whether it is one of the statements that only this server has.
+    fn is_own(&self) -> bool {
+        let word = self.text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        [&b"echo"[..], b"bytes", b"void"].contains(&word)
     }
 }
 
 /// Answers `N`, or `N` and a text that is repeated.
-fn bytes(rest: &[u8], body: &mut Vec<u8>) -> Answer {
+fn bytes(rest: &[u8], body: &mut Vec<u8>) -> Result<(), Failure> {
     let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
     let (number, pattern) = rest.split_at(end);
     let Some(count) = number_of(number).filter(|count| *count <= BYTES_MAX) else {
-        return Answer::Failed(ErrorCode::INVALID, format!("bytes requires a number up to {BYTES_MAX}"));
+        return Err(Failure(code::INVALID, format!("bytes requires a number up to {BYTES_MAX}")));
     };
     let pattern = pattern.strip_prefix(b" ").filter(|pattern| !pattern.is_empty()).unwrap_or(b"0123456789abcdef");
     cell(body, BLOB, count, |body| {
@@ -101,14 +116,14 @@ fn number_of(digits: &[u8]) -> Option<usize> {
 }
 
 /// Writes the body of a RESULT with one row of one cell.
-fn cell(body: &mut Vec<u8>, kind: u16, count: usize, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
+fn cell(body: &mut Vec<u8>, kind: u16, count: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Failure> {
     let Ok(length) = i32::try_from(count) else {
-        return Answer::Failed(ErrorCode::INVALID, "the cell is too long".to_owned());
+        return Err(Failure(code::INVALID, "the cell is too long".to_owned()));
     };
     body.extend_from_slice(&front_of(kind));
     body.extend_from_slice(&length.to_be_bytes());
     write(body);
-    Answer::Result
+    Ok(())
 }
 
 /// Length of the part before the cell's length: the kind of the result, one column of one table,
@@ -177,46 +192,46 @@ pub(super) fn bound(text: &[u8], values: &[&[u8]]) -> Option<Vec<u8>> {
     values.next().is_none().then_some(whole)
 }
 
-/// Writes the body of the RESULT of a PREPARE. Every variable is a varchar, and so is the one
-/// column.
-pub(super) fn prepared(text: &[u8], id: &[u8], version: Version, body: &mut Vec<u8>) -> Option<()> {
-    let variables = i32::try_from(text.iter().filter(|byte| **byte == b'?').count()).ok()?;
-    let string = |body: &mut Vec<u8>, bytes: &[u8]| -> Option<()> {
-        body.extend_from_slice(&u16::try_from(bytes.len()).ok()?.to_be_bytes());
-        body.extend_from_slice(bytes);
-        Some(())
-    };
-    let int = |body: &mut Vec<u8>, value: i32| body.extend_from_slice(&value.to_be_bytes());
-    int(body, OutcomeKind::Prepared.number());
-    string(body, id)?;
-    if version == Version::V5 {
-        // The id of the result metadata, which never changes.
-        string(body, id)?;
+/// Writes the body of the RESULT of a PREPARE. For the statements that only this server has, every variable is a
+/// varchar, and none is the partition key.
+pub(super) fn prepared(text: &[u8], id: &[u8], version: u8, node: &Node, body: &mut Vec<u8>) -> Result<(), Failure> {
+    let statement = Statement::of(text);
+    int(body, result::PREPARED);
+    short_bytes(body, id);
+    if version > 4 {
+        // The id of the result's description, which never changes.
+        short_bytes(body, id);
     }
-    // The variables: all of one table, none of them in its partition key.
+    if !statement.is_own() {
+        return match statement.query(node)? {
+            Query::Rows(rows) => rows.describe_prepared(version, body),
+            Query::Use(_) => Err(Failure(code::INVALID, "USE is not prepared".to_owned())),
+        };
+    }
+    let too_many = |_| Failure(code::INVALID, "the statement has too many variables".to_owned());
+    let variables = text.iter().filter(|byte| **byte == b'?').count();
+    let variables = i32::try_from(variables).map_err(too_many)?;
+    // All of one table.
     int(body, 1);
     int(body, variables);
-    if version != Version::V3 {
+    if version > 3 {
         int(body, 0);
     }
-    for name in [KEYSPACE, TABLE] {
-        string(body, name.as_bytes())?;
-    }
+    string(body, KEYSPACE);
+    string(body, TABLE);
     for index in 0..variables {
-        string(body, format!("v{index}").as_bytes())?;
-        body.extend_from_slice(&VARCHAR.to_be_bytes());
+        string(body, &format!("v{index}"));
+        short(body, VARCHAR);
     }
     // The columns.
-    let is_void = text.starts_with(b"void");
+    let is_void = statement.text.starts_with(b"void");
     int(body, 1);
     int(body, i32::from(!is_void));
-    for name in [KEYSPACE, TABLE] {
-        string(body, name.as_bytes())?;
-    }
+    string(body, KEYSPACE);
+    string(body, TABLE);
     if !is_void {
-        string(body, COLUMN.as_bytes())?;
-        let kind = if text.starts_with(b"bytes ") { BLOB } else { VARCHAR };
-        body.extend_from_slice(&kind.to_be_bytes());
+        string(body, COLUMN);
+        short(body, if statement.text.starts_with(b"bytes ") { BLOB } else { VARCHAR });
     }
-    Some(())
+    Ok(())
 }

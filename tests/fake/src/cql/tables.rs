@@ -2,15 +2,17 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use poolhouse_cql::{ErrorCode, OutcomeKind, Version};
-
-use super::statement::{Answer, KEYSPACE};
+use super::body::{bytes, count, int, short, short_bytes, string};
+use super::kind::{code, result};
+use super::statement::{Description, Failure, KEYSPACE};
 
 /// The properties of the server as a node.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) address: SocketAddr,
-    pub(super) version: Version,
+    pub(super) version: u8,
+    /// See [`CqlServerOptions::keyspaces`](super::CqlServerOptions::keyspaces).
+    pub(super) keyspaces: Option<Vec<String>>,
 }
 
 /// The value of a cell.
@@ -43,6 +45,9 @@ const RELEASE: &str = "4.1.0";
 /// The schema never changes.
 const SCHEMA: [u8; 16] = *b"\x70\x6f\x6f\x6c\x68\x6f\x45\x73\x85\x65\x00\x00\x00\x00\x00\x01";
 
+/// The keyspaces of the server.
+const OWN_KEYSPACES: [&str; 3] = [KEYSPACE, "system", "system_schema"];
+
 /// A column has the same type in all tables.
 fn type_of(column: &str) -> Type {
     match column {
@@ -66,6 +71,10 @@ impl Node {
         let mut id = *b"\x68\x6f\x73\x74\x00\x00\x40\x00\x80\x00\x00\x00\x00\x00\x00\x00";
         id[14..].copy_from_slice(&self.address.port().to_be_bytes());
         id
+    }
+
+    fn has_keyspace(&self, name: &str) -> bool {
+        OWN_KEYSPACES.contains(&name) || self.keyspaces.as_ref().is_none_or(|some| some.iter().any(|one| one == name))
     }
 
     fn local(&self) -> Row {
@@ -102,7 +111,7 @@ impl Node {
                 return Some((row.iter().map(|(name, _)| *name).collect(), vec![row]));
             }
             "system_schema.keyspaces" => {
-                let rows = [KEYSPACE, "system", "system_schema"].map(keyspace);
+                let rows = OWN_KEYSPACES.map(keyspace);
                 return Some((vec!["keyspace_name", "durable_writes", "replication"], rows.into()));
             }
             "system.peers" => &[
@@ -157,116 +166,174 @@ fn keyspace(name: &str) -> Row {
     ]
 }
 
-/// Writes the body of the RESULT of `SELECT columns FROM keyspace.table ..` or `USE keyspace`. The
-/// text after the table is ignored.
-pub(super) fn answer(text: &str, body: &mut Vec<u8>, node: &Node) -> Answer {
-    let mut words = text.trim_end_matches(';').split_ascii_whitespace();
-    let first = words.next().unwrap_or_default();
-    if first.eq_ignore_ascii_case("use") {
-        let name = words.next().unwrap_or_default().trim_matches('"');
-        int(body, OutcomeKind::SetKeyspace.number());
-        string(body, name);
-        return Answer::Result;
-    }
-    if !first.eq_ignore_ascii_case("select") {
-        let message = format!("unsupported statement: {first:?}");
-        return Answer::Failed(ErrorCode::SYNTAX_ERROR, message);
-    }
-    let columns: Vec<&str> = words.by_ref().take_while(|word| !word.eq_ignore_ascii_case("from")).collect();
-    let columns = columns.concat();
-    let name = words.next().unwrap_or_default().to_ascii_lowercase();
-    let Some((all, rows)) = node.table(&name) else {
-        return Answer::Failed(ErrorCode::INVALID, format!("there is no table {name:?}"));
-    };
-    let mut wanted = Vec::new();
-    for column in columns.split(',') {
-        match all.iter().find(|one| **one == column) {
-            _ if column == "*" => wanted.extend_from_slice(&all),
-            Some(column) => wanted.push(*column),
-            None => return Answer::Failed(ErrorCode::INVALID, format!("there is no column {column:?} in {name}")),
-        }
-    }
-    write_rows(&name, &wanted, &rows, body);
-    Answer::Result
+/// A statement on the server's own tables.
+pub(super) enum Query<'a> {
+    /// `USE keyspace`.
+    Use(&'a str),
+    Rows(Rows<'a>),
 }
 
-fn write_rows(table: &str, columns: &[&str], rows: &[Row], body: &mut Vec<u8>) {
-    let (keyspace, table) = table.split_once('.').unwrap_or_default();
-    int(body, OutcomeKind::Rows.number());
-    // One table for all columns.
-    int(body, 1);
-    count(body, columns.len());
-    string(body, keyspace);
-    string(body, table);
-    for column in columns {
-        string(body, column);
-        let kinds: &[u16] = match type_of(column) {
-            Type::Boolean => &[0x04],
-            Type::Int => &[0x09],
-            Type::Uuid => &[0x0c],
-            Type::Varchar => &[0x0d],
-            Type::Inet => &[0x10],
-            Type::List => &[0x20, 0x0d],
-            Type::Map => &[0x21, 0x0d, 0x0d],
-            Type::Set => &[0x22, 0x0d],
-        };
-        for kind in kinds {
-            body.extend_from_slice(&kind.to_be_bytes());
+/// `SELECT columns FROM keyspace.table ..`. Conditions are ignored.
+pub(super) struct Rows<'a> {
+    text: &'a str,
+    keyspace: String,
+    table: String,
+    /// All columns of the table. The first one is its partition key.
+    all: Vec<&'static str>,
+    columns: Vec<&'static str>,
+    rows: Vec<Row>,
+}
+
+impl<'a> Query<'a> {
+    pub(super) fn parse(text: &'a str, node: &Node) -> Result<Self, Failure> {
+        let mut words = text.trim_end_matches(';').split_ascii_whitespace();
+        let first = words.next().unwrap_or_default();
+        if first.eq_ignore_ascii_case("use") {
+            let name = words.next().unwrap_or_default().trim_matches('"');
+            if !node.has_keyspace(name) {
+                return Err(Failure(code::INVALID, format!("keyspace {name:?} does not exist")));
+            }
+            return Ok(Self::Use(name));
         }
-    }
-    count(body, rows.len());
-    for row in rows {
-        for column in columns {
-            match row.iter().find(|(name, _)| name == column) {
-                Some((_, cell)) => write_cell(cell, body),
-                None => int(body, -1),
+        if !first.eq_ignore_ascii_case("select") {
+            return Err(Failure(code::SYNTAX_ERROR, format!("unsupported statement: {first:?}")));
+        }
+        let names: Vec<&str> = words.by_ref().take_while(|word| !word.eq_ignore_ascii_case("from")).collect();
+        let name = words.next().unwrap_or_default().to_ascii_lowercase();
+        let Some((all, rows)) = node.table(&name) else {
+            return Err(Failure(code::INVALID, format!("there is no table {name:?}")));
+        };
+        let mut columns = Vec::new();
+        for column in names.concat().split(',') {
+            match all.iter().find(|one| **one == column) {
+                _ if column == "*" => columns.extend_from_slice(&all),
+                Some(column) => columns.push(*column),
+                None => return Err(Failure(code::INVALID, format!("there is no column {column:?} in {name}"))),
             }
         }
+        let (keyspace, table) = name.split_once('.').unwrap_or_default();
+        let (keyspace, table) = (keyspace.to_owned(), table.to_owned());
+        Ok(Self::Rows(Rows { text, keyspace, table, all, columns, rows }))
+    }
+
+    /// Writes the body of the RESULT.
+    pub(super) fn answer(&self, body: &mut Vec<u8>, description: Description<'_>) {
+        match self {
+            Self::Use(name) => {
+                int(body, result::SET_KEYSPACE);
+                string(body, name);
+            }
+            Self::Rows(rows) => rows.answer(body, description),
+        }
+    }
+}
+
+impl Rows<'_> {
+    fn answer(&self, body: &mut Vec<u8>, description: Description<'_>) {
+        // One table for all columns; no description; another description than the client has.
+        const ONE_TABLE: i32 = 1;
+        const NO_COLUMNS: i32 = 4;
+        const NEW_ID: i32 = 8;
+        int(body, result::ROWS);
+        let more = match description {
+            Description::Whole => 0,
+            Description::Omitted => NO_COLUMNS,
+            Description::New(_) => NEW_ID,
+        };
+        int(body, ONE_TABLE | more);
+        count(body, self.columns.len());
+        if let Description::New(id) = description {
+            short_bytes(body, id);
+        }
+        if more != NO_COLUMNS {
+            self.describe(&self.columns, body);
+        }
+        count(body, self.rows.len());
+        for row in &self.rows {
+            for column in &self.columns {
+                match row.iter().find(|(name, _)| name == column) {
+                    Some((_, cell)) => write_cell(cell, body),
+                    None => int(body, -1),
+                }
+            }
+        }
+    }
+
+    /// Writes the flags, the count and the description of columns.
+    fn describe_counted(&self, columns: &[&str], body: &mut Vec<u8>, key: Option<&[u16]>) {
+        int(body, i32::from(!columns.is_empty()));
+        count(body, columns.len());
+        if let Some(key) = key {
+            count(body, key.len());
+            key.iter().for_each(|position| short(body, *position));
+        }
+        if !columns.is_empty() {
+            self.describe(columns, body);
+        }
+    }
+
+    fn describe(&self, columns: &[&str], body: &mut Vec<u8>) {
+        string(body, &self.keyspace);
+        string(body, &self.table);
+        for column in columns {
+            string(body, column);
+            let kinds: &[u16] = match type_of(column) {
+                Type::Boolean => &[0x04],
+                Type::Int => &[0x09],
+                Type::Uuid => &[0x0c],
+                Type::Varchar => &[0x0d],
+                Type::Inet => &[0x10],
+                Type::List => &[0x20, 0x0d],
+                Type::Map => &[0x21, 0x0d, 0x0d],
+                Type::Set => &[0x22, 0x0d],
+            };
+            kinds.iter().for_each(|kind| short(body, *kind));
+        }
+    }
+
+    /// Writes the descriptions of the variables, each of which follows the name of its column, and of the
+    /// columns.
+    pub(super) fn describe_prepared(&self, version: u8, body: &mut Vec<u8>) -> Result<(), Failure> {
+        let mut variables = Vec::new();
+        let parts: Vec<&str> = self.text.split('?').collect();
+        for part in &parts[..parts.len() - 1] {
+            let part = part.trim_end().trim_end_matches(['=', '<', '>', '(']).trim_end();
+            let name = part.rsplit([' ', ',', '(']).next().unwrap_or_default();
+            let Some(column) = self.all.iter().find(|one| **one == name) else {
+                return Err(Failure(code::INVALID, format!("a variable follows {name:?}, which is no column")));
+            };
+            variables.push(*column);
+        }
+        let position = variables.iter().position(|column| Some(column) == self.all.first());
+        let key: Vec<u16> = position.and_then(|position| u16::try_from(position).ok()).into_iter().collect();
+        self.describe_counted(&variables, body, (version > 3).then_some(&key[..]));
+        self.describe_counted(&self.columns, body, None);
+        Ok(())
     }
 }
 
 fn write_cell(cell: &Cell, body: &mut Vec<u8>) {
-    let mut bytes = Vec::new();
+    let mut cell_bytes = Vec::new();
     match cell {
-        Cell::Text(text) => bytes.extend_from_slice(text.as_bytes()),
-        Cell::Inet(IpAddr::V4(ip)) => bytes.extend_from_slice(&ip.octets()),
-        Cell::Inet(IpAddr::V6(ip)) => bytes.extend_from_slice(&ip.octets()),
-        Cell::Int(value) => int(&mut bytes, *value),
-        Cell::Uuid(id) => bytes.extend_from_slice(id),
-        Cell::Boolean(value) => bytes.push(u8::from(*value)),
+        Cell::Text(text) => cell_bytes.extend_from_slice(text.as_bytes()),
+        Cell::Inet(IpAddr::V4(ip)) => cell_bytes.extend_from_slice(&ip.octets()),
+        Cell::Inet(IpAddr::V6(ip)) => cell_bytes.extend_from_slice(&ip.octets()),
+        Cell::Int(value) => int(&mut cell_bytes, *value),
+        Cell::Uuid(id) => cell_bytes.extend_from_slice(id),
+        Cell::Boolean(value) => cell_bytes.push(u8::from(*value)),
         Cell::Texts(texts) => {
-            count(&mut bytes, texts.len());
+            count(&mut cell_bytes, texts.len());
             for text in texts {
-                long(&mut bytes, text.as_bytes());
+                bytes(&mut cell_bytes, text.as_bytes());
             }
         }
         Cell::Map(entries) => {
-            count(&mut bytes, entries.len());
+            count(&mut cell_bytes, entries.len());
             for (key, value) in entries {
-                long(&mut bytes, key.as_bytes());
-                long(&mut bytes, value.as_bytes());
+                bytes(&mut cell_bytes, key.as_bytes());
+                bytes(&mut cell_bytes, value.as_bytes());
             }
         }
     }
-    long(body, &bytes);
-}
-
-fn int(body: &mut Vec<u8>, value: i32) {
-    body.extend_from_slice(&value.to_be_bytes());
-}
-
-/// Only for lengths of data in this file, which always fit.
-fn count(body: &mut Vec<u8>, value: usize) {
-    int(body, i32::try_from(value).unwrap_or(i32::MAX));
-}
-
-fn string(body: &mut Vec<u8>, text: &str) {
-    let text = text.get(..text.len().min(usize::from(u16::MAX))).unwrap_or_default();
-    body.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
-    body.extend_from_slice(text.as_bytes());
-}
-
-fn long(body: &mut Vec<u8>, bytes: &[u8]) {
-    count(body, bytes.len());
-    body.extend_from_slice(bytes);
+    bytes(body, &cell_bytes);
 }

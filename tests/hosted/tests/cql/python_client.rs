@@ -3,8 +3,7 @@
 //!
 //! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-hosted --test cql`
 
-use poolhouse_cql::{Opcode, Version};
-use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule};
+use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, RequestKind, Rule};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,7 +18,7 @@ struct Case {
     /// Version, compression, user and password, expected result.
     words: [&'static str; 4],
     /// The final version of the connections.
-    version: Option<Version>,
+    version: Option<u8>,
 }
 
 fn runs(name: &str, case: Case) {
@@ -35,7 +34,7 @@ fn runs(name: &str, case: Case) {
     let server = CqlServer::start(case.options).expect("loopback");
     // None of the held requests is answered before `HELD` of them have arrived, however slowly; the
     // others continue meanwhile.
-    server.add(Rule::on(Opcode::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
+    server.add(Rule::on(RequestKind::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients/cassandra_client.py");
     let address = server.address();
     // Far longer than the script's own limits.
@@ -77,14 +76,14 @@ fn closed() -> CqlServerOptions {
 }
 
 cases! {
-    cassandra_driver_works_in_v3: plain(), ["3", "none", "none", "ok"], Some(Version::V3);
-    cassandra_driver_works_in_v3_with_snappy_and_a_password: closed(), ["3", "snappy", "ada:pencil", "ok"], Some(Version::V3);
-    cassandra_driver_works_in_v4_with_a_password: closed(), ["4", "none", "ada:pencil", "ok"], Some(Version::V4);
-    cassandra_driver_works_in_v4_with_lz4: plain(), ["4", "lz4", "none", "ok"], Some(Version::V4);
-    cassandra_driver_works_in_v5: plain(), ["5", "none", "none", "ok"], Some(Version::V5);
-    cassandra_driver_works_in_v5_with_lz4_and_a_password: closed(), ["5", "lz4", "ada:pencil", "ok"], Some(Version::V5);
-    cassandra_driver_goes_down_to_v5_by_itself: plain(), ["any", "none", "none", "ok"], Some(Version::V5);
+    cassandra_driver_works_in_v3: plain(), ["3", "none", "none", "ok"], Some(3);
+    cassandra_driver_works_in_v3_with_snappy_and_a_password: closed(), ["3", "snappy", "ada:pencil", "ok"], Some(3);
+    cassandra_driver_works_in_v4_with_a_password: closed(), ["4", "none", "ada:pencil", "ok"], Some(4);
+    cassandra_driver_works_in_v4_with_lz4: plain(), ["4", "lz4", "none", "ok"], Some(4);
+    cassandra_driver_works_in_v5: plain(), ["5", "none", "none", "ok"], Some(5);
+    cassandra_driver_works_in_v5_with_lz4_and_a_password: closed(), ["5", "lz4", "ada:pencil", "ok"], Some(5);
+    cassandra_driver_goes_down_to_v5_by_itself: plain(), ["any", "none", "none", "ok"], Some(5);
     cassandra_driver_goes_down_to_v3_by_itself:
-        CqlServerOptions::with_versions(&[Version::V3]), ["any", "lz4", "none", "ok"], Some(Version::V3);
+        CqlServerOptions::with_versions(&[3]), ["any", "lz4", "none", "ok"], Some(3);
     cassandra_driver_is_refused_with_a_wrong_password: closed(), ["4", "none", "ada:pen", "refused"], None;
 }

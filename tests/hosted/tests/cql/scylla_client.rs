@@ -2,8 +2,8 @@
 
 use alloc::sync::Arc;
 use core::future::Future;
-use poolhouse_cql::{ErrorCode, Opcode, Version};
-use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule};
+use poolhouse_cql::ErrorCode;
+use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, RequestKind, Rule};
 use scylla::client::Compression;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -70,12 +70,12 @@ fn scylla_works_with_each_compression_and_a_password() {
         let options = CqlServerOptions::default().with_credentials("ada", "pencil");
         let server = CqlServer::start(options).expect("loopback");
         // None of the 72 is answered before `HELD` requests have arrived, however slowly.
-        server.add(Rule::on(Opcode::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
+        server.add(Rule::on(RequestKind::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
         run(async {
             let session = builder(&server).user("ada", "pencil").compression(compression).build().await;
             works(session.expect("the server accepts the session")).await;
         });
-        assert!(server.log().iter().all(|received| received.version == Version::V4));
+        assert!(server.log().iter().all(|received| received.version == 4));
         assert!(server.counts().waiting_max >= HELD as u64, "{:?}", server.counts());
     }
 }
@@ -94,7 +94,7 @@ fn scylla_assigns_replies_out_of_order_and_reconnects_after_a_break() {
     run(async {
         let session = Arc::new(builder(&server).build().await.expect("the server accepts the session"));
         let rule =
-            server.add(Rule::on(Opcode::Query, Act::Hold { count: 50, order: Order::Shuffled(7) }).text("echo "));
+            server.add(Rule::on(RequestKind::Query, Act::Hold { count: 50, order: Order::Shuffled(7) }).text("echo "));
         let ask_all = |count: usize| {
             let tasks: Vec<_> = (0..count)
                 .map(|number| {
@@ -113,7 +113,7 @@ fn scylla_assigns_replies_out_of_order_and_reconnects_after_a_break() {
         // of the cluster.
         ask_all(200).await;
         server.remove(rule);
-        let rule = server.add(Rule::statements(Act::Error(ErrorCode::INVALID, "no".into())).times(1));
+        let rule = server.add(Rule::statements(Act::Error(ErrorCode::INVALID.number(), "no".into())).times(1));
         assert!(session.query_unpaged("echo me", ()).await.is_err());
         assert_eq!(server.struck(rule), 1);
         assert_eq!(text(&session, "echo me".into()).await, "me");

@@ -34,7 +34,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
             run::<P>(queued_for_a_connection::<P>);
         })
         .case("hosted::mux::dropping::request_that_goes_on_to_the_next_host", || {
-            run::<P>(async || second_host::<P>(Act::Error(ErrorCode::IS_BOOTSTRAPPING, "later".into())).await);
+            run::<P>(async || second_host::<P>(Act::Error(ErrorCode::IS_BOOTSTRAPPING.number(), "later".into())).await);
         })
         .case("hosted::mux::dropping::request_that_is_repeated_when_its_connection_is_lost", || {
             run::<P>(async || second_host::<P>(Act::Close(Cut::Reset)).await);

@@ -5,14 +5,14 @@
 use super::{CALM, FORMATS, Format, Rig, begun, echo_by, holding, long, run, server, speaking};
 use crate::contract::Hole;
 use crate::contract::rig::within;
-use crate::cql_server::{Act, Cut, Order, Part, Rule};
+use crate::cql_server::{Act, Cut, Order, Part, RequestKind, Rule};
 use crate::patience::{PATIENCE, eventually, refused};
 use crate::suite::Suite;
 use core::time::Duration;
 use poolhouse_client::Platform;
 use poolhouse_client::mux::{AcquireError, MuxOptions, RejectionReason, RequestError};
 use poolhouse_core::Cause;
-use poolhouse_cql::{Opcode, Version};
+use poolhouse_cql::Version;
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite
@@ -140,9 +140,9 @@ fn assert_down(error: &RequestError, expected: Cause) {
 
 /// The connect timeout also covers the handshake.
 async fn no_handshake<P: Platform + Default>() {
-    for opcode in [Opcode::Options, Opcode::Startup] {
+    for kind in [RequestKind::Options, RequestKind::Startup] {
         let server = server();
-        let silent = server.add(Rule::on(opcode, Act::Lose));
+        let silent = server.add(Rule::on(kind, Act::Lose));
         let rig = Rig::<P>::of(vec![server], |options| options.connect_timeout(Duration::from_secs(2)));
         let error = refused(within(PATIENCE, "it fails", rig.echo("one")).await);
         assert_down(&error, Cause::NetworkTimeout);
@@ -249,12 +249,12 @@ async fn both_ways<P: Platform + Default>(format: Format) {
 async fn cut_handshake<P: Platform + Default>(cut: Cut) {
     let mut rig = Rig::<P>::new(|options| options);
     let mut cuts = 0;
-    for opcode in [Opcode::Options, Opcode::Startup] {
+    for kind in [RequestKind::Options, RequestKind::Startup] {
         for bytes in 0.. {
             rig.end().await;
             // The rule applies to every connection: without it, a late request would find another
             // connection established.
-            let number = rig.server().add(Rule::on(opcode, Act::Truncate { bytes, cut }));
+            let number = rig.server().add(Rule::on(kind, Act::Truncate { bytes, cut }));
             rig.renew(|options| options);
             let outcome = within(PATIENCE, "it ends", rig.echo("one")).await;
             assert!(rig.server().struck(number) > 0);
@@ -263,18 +263,18 @@ async fn cut_handshake<P: Platform + Default>(cut: Cut) {
                 // The cut followed the complete last reply of the handshake, so the connection was
                 // established.
                 Err(RequestError::NoHost(hosts))
-                    if opcode == Opcode::Startup && matches!(hosts[0].reason, RejectionReason::Lost { .. }) =>
+                    if kind == RequestKind::Startup && matches!(hosts[0].reason, RejectionReason::Lost { .. }) =>
                 {
                     break;
                 }
-                Err(RequestError::Lost { cause: Cause::Network, .. }) if opcode == Opcode::Startup => break,
+                Err(RequestError::Lost { cause: Cause::Network, .. }) if kind == RequestKind::Startup => break,
                 Err(error) => {
                     assert_down(&error, Cause::Network);
                     cuts += 1;
                 }
-                Ok(found) => panic!("after {bytes} bytes of {opcode}: {found}"),
+                Ok(found) => panic!("after {bytes} bytes of {kind:?}: {found}"),
             }
-            if opcode == Opcode::Options && bytes > 120 {
+            if kind == RequestKind::Options && bytes > 120 {
                 break;
             }
         }
