@@ -62,7 +62,7 @@ pub(crate) fn drained_node_is_left_and_used_again(
         (first..first + 8).map(|first| insert_rows(session, &is_over, first)).collect()
     };
     let (of_alone, of_all) = (tasks(&alone, 0), tasks(all, 8));
-    println!("{}", node.nodetool(&["drain"])?);
+    node.nodetool(&["drain"])?;
     let (mut acknowledged, mut errors) = (Vec::new(), Vec::new());
     run(async {
         cluster_event(events, |event| event == ClusterEvent::NodeDown { node: node.address() }).await;
