@@ -7,11 +7,11 @@ extern crate alloc;
 
 #[path = "cassandra/changes.rs"]
 mod changes;
-#[path = "cassandra/recording.rs"]
-mod recording;
 /// The database of the example `readings`.
 #[path = "../../../runtime-smol/examples/readings/readings.rs"]
 mod readings;
+#[path = "cassandra/recording.rs"]
+mod recording;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

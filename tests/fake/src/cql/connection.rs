@@ -7,7 +7,6 @@ use core::time::Duration;
 use std::hash::DefaultHasher;
 use std::io::{self, Read};
 
-
 use super::body::{self, Body, Parameters};
 use super::codec::{Compression, Decoder, Envelope, Framing, HEADER_BYTES, Header, Malformed, Reason};
 use super::kind::{RequestKind, code, opcode};
