@@ -275,6 +275,10 @@ kinds! {
     SelectionFailed,
     /// The future of a selection is dropped.
     SelectionDropped,
+    /// A session has another keyspace.
+    KeyspaceUsed,
+    /// A Cassandra node refuses a keyspace, or no keyspace can have the name.
+    KeyspaceRefused,
 }
 
 /// Counters for each kind.

@@ -62,15 +62,15 @@ pub const POINTS: [Point; 7] = [
 ];
 
 /// Invariants that a run checks in addition to its oracles.
-pub const CHECKED: [&str; 29] = [
+pub const CHECKED: [&str; 30] = [
     "P1", "P5", "P8", "P10", "P11", "P15", "P19", "P22", "P31", "P42", "P43", "P51", "P53", "P54", "P55", "P56", "P57",
-    "P59", "P60", "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
+    "P59", "P60", "P61", "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
 ];
 
 /// Executes one run.
 pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
     let before = chance::fired();
-    let plan = Plan::draw(&mut of.stream("plan"));
+    let plan = Plan::draw(&mut of.stream("plan"), &mut of.stream("cluster"));
     let draws = Draws::of(of);
     let outcome = {
         let _armed = plan.chances.then(|| chance::arm(of.seed(), &POINTS));

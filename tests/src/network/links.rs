@@ -105,8 +105,10 @@ pub(super) struct Far {
     pub(super) has_lied: bool,
     /// Streams of a Cassandra connection with requests that are not answered.
     pub(super) streams: BTreeSet<u16>,
-    /// A Cassandra connection has completed its handshake.
+    /// A Cassandra connection has sent STARTUP.
     pub(super) is_started: bool,
+    /// The keyspace of a Cassandra connection.
+    pub(super) keyspace: Option<&'static str>,
     /// At its greeting it was a member without users. It may have changed since.
     pub(super) knows_no_users: bool,
 }

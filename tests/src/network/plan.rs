@@ -1,5 +1,6 @@
 //! The parameters of a run: options, faults, and their frequency.
 
+use super::cassandra::KEYSPACES;
 use super::truth::{Deployment, HOSTS};
 use crate::choices::{Choices, Decisions, Stream};
 use crate::kind::Kind;
@@ -33,6 +34,8 @@ pub(super) struct Draws {
     pub(super) entropy: Stream,
     /// Writes without an acknowledgement.
     pub(super) concerns: Stream,
+    /// Changes of the keyspace of a session.
+    pub(super) keyspaces: Stream,
 }
 
 impl Draws {
@@ -45,6 +48,7 @@ impl Draws {
             schedule: decisions.stream("schedule"),
             entropy: decisions.stream("entropy"),
             concerns: decisions.stream("concerns"),
+            keyspaces: decisions.stream("keyspaces"),
         }
     }
 }
@@ -150,6 +154,24 @@ impl ClientPlan {
     }
 }
 
+/// The options of a Cassandra session, and the properties of its cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClusterPlan {
+    /// The keyspace of the session's options.
+    pub(super) keyspace: Option<&'static str>,
+    /// Whether the application changes it.
+    pub(super) changes_keyspace: bool,
+}
+
+impl ClusterPlan {
+    fn draw(choices: &mut Stream) -> Self {
+        Self {
+            keyspace: choices.one_of(&[None, None, Some(KEYSPACES[0])]),
+            changes_keyspace: choices.one_of(&[false, true]),
+        }
+    }
+}
+
 /// All parameters that are drawn before a run begins.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -171,6 +193,7 @@ pub(super) struct Plan {
     pub(super) pool: PoolOptions,
     /// The options of the pools of a Cassandra session.
     pub(super) mux: MuxOptions,
+    pub(super) cluster: ClusterPlan,
     /// Whether connections authenticate.
     pub(super) login: bool,
     pub(super) heartbeat: u64,
@@ -214,7 +237,9 @@ pub(super) struct Plan {
 impl Plan {
     /// Draws all parameters: extremes are as likely as ordinary values. Some kinds never occur
     /// (swarm testing), or all kinds have equal weight, or the same kind repeats.
-    pub(super) fn draw(choices: &mut Stream) -> Self {
+    ///
+    /// - `cluster`: the parameters of a Cassandra session.
+    pub(super) fn draw(choices: &mut Stream, cluster: &mut Stream) -> Self {
         let deployment = match choices.below(13) {
             0 => Deployment::Standalone,
             1 | 2 => Deployment::Sharded,
@@ -271,6 +296,7 @@ impl Plan {
             monitor,
             pool,
             mux: draw_mux(choices),
+            cluster: ClusterPlan::draw(cluster),
             login: choices.one_in(3),
             heartbeat: heartbeat * MS,
             connect: connect * MS,

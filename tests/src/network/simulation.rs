@@ -159,6 +159,7 @@ fn session_options(plan: &Plan) -> SessionOptions {
     options.version = Version::V4;
     options.connect_timeout = Some(Duration::from_nanos(plan.connect));
     options.request_timeout = plan.client.timeout;
+    options.keyspace = plan.cluster.keyspace.map(str::to_owned);
     options
 }
 
@@ -513,7 +514,9 @@ impl Simulation {
                     continue;
                 };
                 let sockets = links.filter(|link| !former.contains(link)).count();
-                let most = held + others * if state.plan.dual { 2 } else { 1 };
+                // A change of the keyspace has a connection to one of the hosts.
+                let calls = state.operations.values().filter(|operation| operation.changes_keyspace).count();
+                let most = held + (others + calls) * if state.plan.dual { 2 } else { 1 };
                 state.counters.checks.add("P1");
                 assert!(sockets >= held, "P1: n{member} has {held} connections, but only {sockets} sockets");
                 let surplus = if is_starved { 0 } else { sockets.saturating_sub(most) };
