@@ -25,10 +25,12 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "other events do not affect this state")]
 
 mod cassandra;
+mod cluster_events;
 mod faults;
 mod links;
 mod member;
 mod mux_events;
+mod nodes;
 mod operations;
 mod peace;
 mod plain;
@@ -62,9 +64,9 @@ pub const POINTS: [Point; 7] = [
 ];
 
 /// Invariants that a run checks in addition to its oracles.
-pub const CHECKED: [&str; 30] = [
+pub const CHECKED: [&str; 31] = [
     "P1", "P5", "P8", "P10", "P11", "P15", "P19", "P22", "P31", "P42", "P43", "P51", "P53", "P54", "P55", "P56", "P57",
-    "P59", "P60", "P61", "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
+    "P59", "P60", "P61", "P62", "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
 ];
 
 /// Executes one run.

@@ -32,7 +32,7 @@ pub(super) const NO_KEYSPACES: [&str; 2] = ["ks9", "no keyspace"];
 
 const OVERLOADED: u32 = 0x1001;
 const IS_BOOTSTRAPPING: u32 = 0x1002;
-const INVALID: u32 = 0x2200;
+pub(super) const INVALID: u32 = 0x2200;
 /// The kind of a result that names a keyspace.
 const SET_KEYSPACE: u32 = 3;
 
@@ -56,12 +56,12 @@ pub(super) fn text_of(number: i64) -> String {
     format!("command_{number}")
 }
 
-fn string(body: &mut Vec<u8>, text: &str) {
+pub(super) fn string(body: &mut Vec<u8>, text: &str) {
     body.extend(u16::try_from(text.len()).expect("a short text").to_be_bytes());
     body.extend(text.bytes());
 }
 
-fn frame(stream: u16, opcode: u8, body: &[u8]) -> Vec<u8> {
+pub(super) fn frame(stream: u16, opcode: u8, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![RESPONSE, 0];
     frame.extend(stream.to_be_bytes());
     frame.push(opcode);
@@ -131,13 +131,18 @@ impl State {
                 link.far.is_started = true;
                 READY
             }
-            REGISTER => READY,
+            REGISTER => {
+                let is_first = !core::mem::replace(&mut link.far.is_registered, true);
+                assert!(is_first && link.far.is_started, "a REGISTER is sent once, after STARTUP");
+                READY
+            }
             QUERY => {
                 assert!(link.far.is_started, "a query before STARTUP");
                 let length = u32::from_be_bytes([body[0], body[1], body[2], body[3]]) as usize;
                 let text = core::str::from_utf8(&body[4..4 + length]).expect("UTF-8");
-                let outcome = match text.strip_prefix("USE ") {
-                    Some(name) => Some(self.use_keyspace(id, name)),
+                let outcome = match text.split_once(' ') {
+                    Some(("USE", name)) => Some(self.use_keyspace(id, name)),
+                    Some(_) => Some(self.select(id, text)),
                     None => self.run_command(id, text),
                 };
                 match outcome {
@@ -168,6 +173,17 @@ impl State {
         Ok(set_keyspace(known))
     }
 
+    /// Reads a table. Returns the rows, or the code of an error.
+    fn select(&mut self, id: u64, text: &str) -> Result<Vec<u8>, u32> {
+        let (_, rest) = text.split_once(" FROM ").expect("a reading of a table");
+        let member = self.net.links[&id].member;
+        match self.roll_back(id, &[Kind::ServerOverloaded, Kind::Bootstrapping]) {
+            Some(Kind::ServerOverloaded) => Err(OVERLOADED),
+            Some(_) => Err(IS_BOOTSTRAPPING),
+            None => self.read_table(member, rest.split(' ').next().unwrap_or_default()),
+        }
+    }
+
     /// Executes a command of the application. Returns the result, or the code of an error; `None`: it
     /// is not answered.
     fn run_command(&mut self, id: u64, text: &str) -> Option<Result<Vec<u8>, u32>> {
@@ -178,6 +194,9 @@ impl State {
             Some(_) => Some(Err(IS_BOOTSTRAPPING)),
             None => {
                 self.check_keyspace(id, number);
+                if let (Some(command), Some(link)) = (self.commands.get_mut(&number), self.net.links.get(&id)) {
+                    command.executed_by = Some(link.member);
+                }
                 self.is_executed(number).then(|| Ok(set_keyspace(text)))
             }
         }

@@ -6,7 +6,7 @@ use super::plain::{PlainPool, on_pool};
 use super::plan::{MS, draw_mux, draw_pool, nanos};
 use super::platform::Sim;
 use super::state::{Command, MaxTime, State};
-use super::truth::Deployment;
+use super::truth::{Deployment, HOSTS};
 use crate::choices::Choices;
 use crate::kind::Kind;
 use core::future::poll_fn;
@@ -19,7 +19,7 @@ use poolhouse_core::Cause;
 use poolhouse_core::mux::MuxOptions;
 use poolhouse_core::pool::{CheckOutError, PoolOptions};
 use poolhouse_core::selection::{ReadMode, ReadPreference};
-use poolhouse_cql::{Consistency, Parameters, Request, Response};
+use poolhouse_cql::{Consistency, Parameters, Request, Response, Token};
 use poolhouse_driver::{OperationError, Subscription};
 
 /// The tolerance for the end of an operation in a run with late timers.
@@ -51,6 +51,8 @@ pub(super) struct Operation {
     is_session: bool,
     /// It changes the keyspace, and establishes a connection for this.
     pub(super) changes_keyspace: bool,
+    /// The command, and the token of its data.
+    routed: Option<(i64, i64)>,
     /// The kinds of errors of which it must end with one, because the client is closed.
     closed_by: &'static [Kind],
     pub(super) text: String,
@@ -106,6 +108,8 @@ pub(super) enum Work {
         number: i64,
         is_idempotent: bool,
         timeout: Option<Duration>,
+        /// The keyspace and the partition of its data.
+        location: Option<(&'static str, u32)>,
     },
     /// A change of the keyspace of a session.
     UseKeyspace {
@@ -242,6 +246,7 @@ impl State {
             is_unacknowledged: false,
             written: 0,
             keyspaces_from: 0,
+            executed_by: None,
         };
         self.commands.insert(number, command);
         number
@@ -424,15 +429,16 @@ impl State {
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 11 }) {
             0..=7 => {
                 let is_idempotent = self.draws.tasks.one_in(2);
-                // One on each host.
-                let hosts = u32::try_from(self.truth.config.len()).unwrap_or(u32::MAX);
+                // One on each host. A contact point is another host than its node.
+                let hosts = if self.plan.cluster.discovers { 2 * HOSTS.len() } else { self.truth.config.len() };
+                let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
                 let executions_max = match timeout {
                     Some(Duration::ZERO) => 0,
                     _ if is_idempotent => hosts,
                     _ => 1,
                 };
                 let number = self.number(executions_max, false, MaxTime::AtMost(None));
-                (Kind::Query, Work::Query { number, is_idempotent, timeout })
+                (Kind::Query, Work::Query { number, is_idempotent, timeout, location: self.draw_location() })
             }
             8 if self.plan.reconfigures => (Kind::Reconfigure, Work::ReconfigureMux(draw_mux(&mut self.draws.tasks))),
             9 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
@@ -442,13 +448,21 @@ impl State {
         work
     }
 
+    /// Draws where the data of a request is.
+    fn draw_location(&mut self) -> Option<(&'static str, u32)> {
+        let nodes = &mut self.draws.nodes;
+        let is_known = self.plan.cluster.discovers && nodes.below(2) == 1;
+        is_known.then(|| (nodes.one_of(&KEYSPACES), nodes.below(1_000)))
+    }
+
     /// A command that is never answered.
     pub(super) fn hanging_work(&mut self) -> Work {
         let timeout = Some(if self.draws.tasks.one_in(2) { Duration::MAX } else { Duration::from_secs(1) });
         let number = self.number(1, true, MaxTime::AtMost(timeout));
         match self.truth.deployment {
             Deployment::Cluster => {
-                return Work::Query { number, is_idempotent: false, timeout: Some(Duration::MAX) };
+                let timeout = Some(Duration::MAX);
+                return Work::Query { number, is_idempotent: false, timeout, location: None };
             }
             Deployment::Plain => {
                 return Work::Use { is_try: false, commands: vec![(0, number)], pause: 0, is_detached: false };
@@ -527,6 +541,12 @@ impl State {
             is_remote,
             is_session: matches!(work, Work::Session { .. }),
             changes_keyspace: matches!(work, Work::UseKeyspace { .. }),
+            routed: match work {
+                Work::Query { number, location: Some((_, key)), .. } => {
+                    Some((*number, Token::of(&key.to_be_bytes()).number()))
+                }
+                _ => None,
+            },
             closed_by,
             text,
         };
@@ -573,7 +593,10 @@ impl State {
             }
         }
         match result {
-            Ok(()) => self.counters.count(Kind::OpDone),
+            Ok(()) => {
+                self.counters.count(Kind::OpDone);
+                self.check_place(&operation);
+            }
             Err(Failed { kind, text: error, round_trip }) => {
                 let Some(kind) = *kind else {
                     return self.violate(|| format!("no operation may fail in this way: {error}"));
@@ -661,6 +684,22 @@ impl State {
             // A check-out is not retried.
             (Kind::Overloaded, _) => self.shedding.is_some() && operation.is_session,
             _ => false,
+        }
+    }
+
+    /// Checks that a request after the faults was executed by the node that has its data, if that is up.
+    fn check_place(&mut self, operation: &Operation) {
+        let Some((number, token)) = operation.routed.filter(|_| operation.must_succeed) else { return };
+        let (replica, executed_by) = (self.truth.replica(token), self.commands[&number].executed_by);
+        // A connection that a fault had broken was closed shortly before.
+        let is_cleared = self.broken_closed_at >= operation.begun.saturating_sub(CHECKED_AGAIN);
+        if !self.truth.members[replica].up || is_cleared {
+            return;
+        }
+        self.counters.count(Kind::Routed);
+        self.counters.checks.add("P62");
+        if executed_by != Some(replica) {
+            self.violate(|| format!("P62: command {number} is executed by {executed_by:?} instead of n{replica}"));
         }
     }
 
@@ -756,11 +795,14 @@ pub(super) async fn execute(sim: &Sim, subject: &Subject, work: Work) -> Result<
 
 async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(), Failed> {
     match work {
-        Work::Query { number, is_idempotent, timeout } => {
-            let text = text_of(number);
+        Work::Query { number, is_idempotent, timeout, location } => {
+            let (text, key) = (text_of(number), location.map(|(_, key)| key.to_be_bytes()));
             let parameters = Parameters::new(Consistency::One);
             let mut options = RequestOptions::default();
             (options.timeout, options.idempotent) = (timeout, is_idempotent);
+            if let (Some((keyspace, _)), Some(key)) = (location, &key) {
+                options = options.routing(keyspace, key);
+            }
             let query = Request::Query { text: &text, parameters };
             sim.with(|state| state.begin_in_keyspace(number));
             // Both kinds of future follow the same rules.

@@ -1,10 +1,12 @@
 //! The parameters of a run: options, faults, and their frequency.
 
 use super::cassandra::KEYSPACES;
+use super::nodes::LocalAddress;
 use super::truth::{Deployment, HOSTS};
 use crate::choices::{Choices, Decisions, Stream};
 use crate::kind::Kind;
 use core::time::Duration;
+use poolhouse_core::cluster::ClusterOptions;
 use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::mux::{HostOptions, MuxOptions};
 use poolhouse_core::pool::{PoolOptions, Reuse};
@@ -36,6 +38,8 @@ pub(super) struct Draws {
     pub(super) concerns: Stream,
     /// Changes of the keyspace of a session.
     pub(super) keyspaces: Stream,
+    /// The tables and events of a Cassandra cluster, and the locations of requests.
+    pub(super) nodes: Stream,
 }
 
 impl Draws {
@@ -49,6 +53,7 @@ impl Draws {
             entropy: decisions.stream("entropy"),
             concerns: decisions.stream("concerns"),
             keyspaces: decisions.stream("keyspaces"),
+            nodes: decisions.stream("nodes"),
         }
     }
 }
@@ -161,6 +166,18 @@ pub(super) struct ClusterPlan {
     pub(super) keyspace: Option<&'static str>,
     /// Whether the application changes it.
     pub(super) changes_keyspace: bool,
+    /// Whether the session finds its hosts. The number of members changes only then.
+    pub(super) discovers: bool,
+    /// Whether contact points are addresses instead of names.
+    pub(super) has_addresses: bool,
+    /// The number of contact points.
+    contacts: usize,
+    /// Whether the session has the name of the data centre.
+    pub(super) is_local: bool,
+    pub(super) options: ClusterOptions,
+    /// Whether members have `system.peers` only.
+    pub(super) has_old_peers: bool,
+    pub(super) local_address: LocalAddress,
 }
 
 impl ClusterPlan {
@@ -168,6 +185,19 @@ impl ClusterPlan {
         Self {
             keyspace: choices.one_of(&[None, None, Some(KEYSPACES[0])]),
             changes_keyspace: choices.one_of(&[false, true]),
+            discovers: choices.one_of(&[false, true]),
+            has_addresses: choices.one_of(&[false, true]),
+            contacts: choices.index(3) + 1,
+            is_local: choices.one_of(&[false, true]),
+            options: ClusterOptions {
+                debounce: Duration::from_millis(choices.one_of(&[1_000, 1, 100])),
+                refresh_interval: Duration::from_millis(choices.one_of(&[30_000, 1_000, 5_000])),
+                query_timeout: Duration::from_millis(choices.one_of(&[5_000, 500])),
+                backoff_max: Duration::from_millis(choices.one_of(&[10_000, 500])),
+                ..ClusterOptions::DEFAULT
+            },
+            has_old_peers: choices.one_of(&[false, false, true]),
+            local_address: choices.one_of(&[LocalAddress::Own, LocalAddress::Any, LocalAddress::Null]),
         }
     }
 }
@@ -252,12 +282,16 @@ impl Plan {
             Deployment::Sharded | Deployment::Cluster => (0..=choices.index(3)).collect(),
             Deployment::Set => (0..HOSTS.len()).filter(|&member| member == 0 || !choices.one_in(2)).collect(),
         };
+        let mut cluster = ClusterPlan::draw(cluster);
+        cluster.discovers &= deployment == Deployment::Cluster;
         let direct = (choices.one_in(10) && !matches!(deployment, Deployment::Cluster | Deployment::Plain))
             .then(|| config[choices.index(config.len())]);
         let seeds = match (direct, deployment) {
             (Some(member), _) => vec![member],
             // A set needs only one seed, the first member, which never leaves.
             (None, Deployment::Set) => (0..HOSTS.len()).filter(|&member| member == 0 || choices.one_in(3)).collect(),
+            // The first member never leaves.
+            (None, Deployment::Cluster) if cluster.discovers => config.iter().copied().take(cluster.contacts).collect(),
             (None, _) => config.clone(),
         };
         let heartbeat = choices.one_of(&[500, 1_000, 10_000]);
@@ -296,7 +330,7 @@ impl Plan {
             monitor,
             pool,
             mux: draw_mux(choices),
-            cluster: ClusterPlan::draw(cluster),
+            cluster,
             login: choices.one_in(3),
             heartbeat: heartbeat * MS,
             connect: connect * MS,
@@ -341,6 +375,21 @@ impl Plan {
             at = at.saturating_sub(weight);
             is_it
         })
+    }
+
+    /// The time in which a session that finds its hosts has found them after the faults, in addition to the
+    /// time in which it connects to them.
+    pub(super) fn discovery_time(&self) -> u64 {
+        let ClusterOptions { refresh_interval, query_timeout, backoff_max, debounce, .. } = self.cluster.options;
+        // A dead control connection is detected by the next reading. Then all nodes and contact points may
+        // be tried. A host that is no longer a node is removed by the second reading.
+        let attempts = 2 * HOSTS.len() as u64 + self.seeds.len() as u64;
+        let of_attempts = attempts * (nanos(backoff_max) + self.connect);
+        if self.cluster.discovers {
+            3 * nanos(refresh_interval + debounce) + 2 * nanos(query_timeout) + of_attempts
+        } else {
+            0
+        }
     }
 
     /// Whether a message is faulty. The first option of a decision is no fault, so a shrunk run has

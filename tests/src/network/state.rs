@@ -54,6 +54,8 @@ pub(super) struct Command {
     pub(super) written: u32,
     /// The index of the session's keyspace when it began.
     pub(super) keyspaces_from: usize,
+    /// The member that has executed it last.
+    pub(super) executed_by: Option<usize>,
 }
 
 /// `maxTimeMS` of a command.
@@ -164,7 +166,13 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(plan: Plan, draws: Draws, is_traced: bool) -> Self {
-        let truth = Truth::new(plan.deployment, plan.config.clone(), plan.wire, plan.versioned);
+        let mut truth = Truth::new(plan.deployment, plan.config.clone(), plan.wire, plan.versioned);
+        if plan.cluster.discovers {
+            // The others have not joined yet.
+            for (member, known) in truth.members.iter_mut().enumerate() {
+                known.up = plan.config.contains(&member);
+            }
+        }
         Self {
             faults_left: plan.faults,
             keyspaces: vec![plan.cluster.keyspace],
@@ -517,6 +525,7 @@ impl State {
                     self.changed(member);
                 }
             }
+            Event::Tell(teller, about, news) => self.tell(teller, about, news),
             Event::Elect => self.elect(),
             Event::Fault => self.fault(),
             Event::Clog(member) => self.clog(member),
