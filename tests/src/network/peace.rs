@@ -55,6 +55,10 @@ impl Simulation {
             state.keyspace_calls = u32::try_from(calls).unwrap_or(u32::MAX);
             // They may wait for a server that is dead, and request checks of it.
             is_awaited = state.operations.values().any(|operation| operation.is_remote);
+            if state.truth.deployment == Deployment::Cluster {
+                // The next operation would begin after the long interval until now.
+                state.net.at(state.now, Event::Begin);
+            }
             state.shedding = state.draw_shedding();
             if state.shedding.is_some() {
                 state.note(Kind::Shedding, 0);
