@@ -111,6 +111,12 @@
 //!   selected last.
 //! - P60: a write without an acknowledgement succeeds once all of its bytes are written, has no reply and
 //!   no session, and is refused in a session.
+//! - P61: a request on a session is executed in a keyspace that the session had between the begin of the
+//!   request and its execution. The keyspace changes when a call for it succeeds; a call that fails or is
+//!   dropped changes nothing.
+//! - P62: a session that finds its cluster has a control connection, and the nodes of the cluster as its
+//!   hosts, within a bound after faults stop. Then a request with a location is executed by a node that has
+//!   the data. Events add a node before all others of it, and remove it once.
 //!
 //! # Multiplexed pools
 //!

@@ -275,6 +275,30 @@ kinds! {
     SelectionFailed,
     /// The future of a selection is dropped.
     SelectionDropped,
+    /// A session has another keyspace.
+    KeyspaceUsed,
+    /// A Cassandra node refuses a keyspace, or no keyspace can have the name.
+    KeyspaceRefused,
+    /// A session finds the nodes of its cluster.
+    Discovers,
+    /// A Cassandra node sends an event.
+    EventSent,
+    /// A Cassandra node sends an event twice.
+    EventRepeated,
+    /// A Cassandra node does not send an event.
+    EventLost,
+    /// A Cassandra node sends an event late.
+    EventLate,
+    /// A Cassandra node sends an event of a node that does not exist.
+    EventLie,
+    /// A Cassandra node has no table of its peers in the form of version 4.0.
+    OldPeers,
+    /// A table of nodes has a row that is of no other node.
+    RowLie,
+    /// A table of nodes does not have the row of a node.
+    RowMissing,
+    /// A request is sent to the node that has its data.
+    Routed,
 }
 
 /// Counters for each kind.

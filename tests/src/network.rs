@@ -3,32 +3,36 @@
 //! The deployment (`truth`) is a replica set, routers, a single server, a Cassandra cluster, or a
 //! server of a simple protocol (`plain`). Its members receive and send bytes; their decoder is
 //! independent of the client's (`member`). The faults of members, and of bytes and connections on
-//! the way, are drawn (`faults`, `links`). The client is a [`poolhouse_client::Client`], a session
-//! or a pool on a platform with virtual time (`platform`): a run draws which ready task is polled
-//! next, and how bytes are cut. The application begins operations, and drops some of their futures
-//! at any poll (`operations`).
+//! the way, are drawn (`faults`, `links`). The nodes of a cluster list each other in tables, and send
+//! events, not all of which are right (`nodes`): half of the sessions find their hosts in this way.
+//! The client is a [`poolhouse_client::Client`], a session or a pool on a platform with virtual time
+//! (`platform`): a run draws which ready task is polled next, and how bytes are cut. The application
+//! begins operations, and drops some of their futures at any poll (`operations`).
 //!
 //! In the first phase faults occur. In a quarter of the runs fault points of core are also armed
 //! ([`POINTS`]). In the second phase the faults have stopped, and some members stay dead. Within a
 //! bound in virtual time the client's view must match the deployment. From then on every operation
-//! must succeed, unless it uses a connection that broke before, or has little time. Then the client
-//! is closed or dropped, or the executor drops one of its tasks, and nothing may be left. Some runs
-//! are closed earlier.
+//! must succeed, unless it uses a connection that broke before, or has little time; a request with a
+//! location goes to the node that has the data. Then the client is closed or dropped, or the executor
+//! drops one of its tasks, and nothing may be left. Some runs are closed earlier.
 //!
 //! Checked in each run: each operation ends once, in time, and with the reply to its own request; a
-//! command is executed once, or again only if it may be repeated; the counts of pools agree with
-//! the open sockets; no task that could continue waits; no waker of a task that has ended is left;
-//! no panic in any task. Half of the runs have a subscriber. Its events are judged as well
-//! (`oracle::trace`, `mux_events`, `log`), those of pools only if the run does not change their
-//! options, those of selections in half of these runs (`selections`).
+//! command is executed once, or again only if it may be repeated; a request is executed in the
+//! keyspace of its session; the counts of pools agree with the open sockets; no task that could
+//! continue waits; no waker of a task that has ended is left; no panic in any task. Half of the runs
+//! have a subscriber. Its events are judged as well (`oracle::trace`, `mux_events`, `cluster_events`,
+//! `log`), those of pools only if the run does not change their options, those of selections in half
+//! of these runs (`selections`).
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other events do not affect this state")]
 
 mod cassandra;
+mod cluster_events;
 mod faults;
 mod links;
 mod member;
 mod mux_events;
+mod nodes;
 mod operations;
 mod peace;
 mod plain;
@@ -62,15 +66,15 @@ pub const POINTS: [Point; 7] = [
 ];
 
 /// Invariants that a run checks in addition to its oracles.
-pub const CHECKED: [&str; 29] = [
+pub const CHECKED: [&str; 31] = [
     "P1", "P5", "P8", "P10", "P11", "P15", "P19", "P22", "P31", "P42", "P43", "P51", "P53", "P54", "P55", "P56", "P57",
-    "P59", "P60", "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
+    "P59", "P60", "P61", "P62", "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
 ];
 
 /// Executes one run.
 pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
     let before = chance::fired();
-    let plan = Plan::draw(&mut of.stream("plan"));
+    let plan = Plan::draw(&mut of.stream("plan"), &mut of.stream("cluster"));
     let draws = Draws::of(of);
     let outcome = {
         let _armed = plan.chances.then(|| chance::arm(of.seed(), &POINTS));

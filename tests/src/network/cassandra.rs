@@ -25,8 +25,14 @@ const QUERY: u8 = 0x07;
 const RESULT: u8 = 0x08;
 const REGISTER: u8 = 0x0b;
 
+/// The keyspaces of the cluster.
+pub(super) const KEYSPACES: [&str; 3] = ["ks0", "ks1", "ks2"];
+/// Names that are no keyspace: one that members refuse, and one that no keyspace can have.
+pub(super) const NO_KEYSPACES: [&str; 2] = ["ks9", "no keyspace"];
+
 const OVERLOADED: u32 = 0x1001;
 const IS_BOOTSTRAPPING: u32 = 0x1002;
+pub(super) const INVALID: u32 = 0x2200;
 /// The kind of a result that names a keyspace.
 const SET_KEYSPACE: u32 = 3;
 
@@ -50,12 +56,12 @@ pub(super) fn text_of(number: i64) -> String {
     format!("command_{number}")
 }
 
-fn string(body: &mut Vec<u8>, text: &str) {
+pub(super) fn string(body: &mut Vec<u8>, text: &str) {
     body.extend(u16::try_from(text.len()).expect("a short text").to_be_bytes());
     body.extend(text.bytes());
 }
 
-fn frame(stream: u16, opcode: u8, body: &[u8]) -> Vec<u8> {
+pub(super) fn frame(stream: u16, opcode: u8, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![RESPONSE, 0];
     frame.extend(stream.to_be_bytes());
     frame.push(opcode);
@@ -67,6 +73,13 @@ fn frame(stream: u16, opcode: u8, body: &[u8]) -> Vec<u8> {
 fn error(code: u32) -> Vec<u8> {
     let mut body = code.to_be_bytes().to_vec();
     string(&mut body, "not today");
+    body
+}
+
+/// A result with the name of a keyspace.
+fn set_keyspace(name: &str) -> Vec<u8> {
+    let mut body = SET_KEYSPACE.to_be_bytes().to_vec();
+    string(&mut body, name);
     body
 }
 
@@ -118,28 +131,30 @@ impl State {
                 link.far.is_started = true;
                 READY
             }
-            REGISTER => READY,
+            REGISTER => {
+                let is_first = !core::mem::replace(&mut link.far.is_registered, true);
+                assert!(is_first && link.far.is_started, "a REGISTER is sent once, after STARTUP");
+                READY
+            }
             QUERY => {
                 assert!(link.far.is_started, "a query before STARTUP");
                 let length = u32::from_be_bytes([body[0], body[1], body[2], body[3]]) as usize;
                 let text = core::str::from_utf8(&body[4..4 + length]).expect("UTF-8");
-                let number = text.strip_prefix("command_").and_then(|number| number.parse().ok());
-                let number: i64 = number.expect("a command of the application");
-                match self.roll_back(id, &[Kind::ServerOverloaded, Kind::Bootstrapping]) {
-                    Some(Kind::ServerOverloaded) => {
-                        reply = error(OVERLOADED);
-                        ERROR
-                    }
-                    Some(_) => {
-                        reply = error(IS_BOOTSTRAPPING);
-                        ERROR
-                    }
-                    None if !self.is_executed(number) => return,
-                    None => {
-                        reply.extend(SET_KEYSPACE.to_be_bytes());
-                        string(&mut reply, text);
+                let outcome = match text.split_once(' ') {
+                    Some(("USE", name)) => Some(self.use_keyspace(id, name)),
+                    Some(_) => Some(self.select(id, text)),
+                    None => self.run_command(id, text),
+                };
+                match outcome {
+                    Some(Ok(result)) => {
+                        reply = result;
                         RESULT
                     }
+                    Some(Err(code)) => {
+                        reply = error(code);
+                        ERROR
+                    }
+                    None => return,
                 }
             }
             _ => panic!("the client sent an unexpected opcode: {opcode}"),
@@ -147,6 +162,55 @@ impl State {
         // Replies are sent in any order.
         let at = self.now + self.delay() + u64::from(self.draws.network.below(5)) * MS;
         self.net.at(at, Event::Answer(id, stream, frame(stream, answer, &reply)));
+    }
+
+    /// Sets the keyspace of a connection. Returns the result, or the code of an error.
+    fn use_keyspace(&mut self, id: u64, name: &str) -> Result<Vec<u8>, u32> {
+        let known = KEYSPACES.into_iter().find(|known| format!("\"{known}\"") == name).ok_or(INVALID)?;
+        if let Some(link) = self.net.links.get_mut(&id) {
+            link.far.keyspace = Some(known);
+        }
+        Ok(set_keyspace(known))
+    }
+
+    /// Reads a table. Returns the rows, or the code of an error.
+    fn select(&mut self, id: u64, text: &str) -> Result<Vec<u8>, u32> {
+        let (_, rest) = text.split_once(" FROM ").expect("a reading of a table");
+        let member = self.net.links[&id].member;
+        match self.roll_back(id, &[Kind::ServerOverloaded, Kind::Bootstrapping]) {
+            Some(Kind::ServerOverloaded) => Err(OVERLOADED),
+            Some(_) => Err(IS_BOOTSTRAPPING),
+            None => self.read_table(member, rest.split(' ').next().unwrap_or_default()),
+        }
+    }
+
+    /// Executes a command of the application. Returns the result, or the code of an error; `None`: it
+    /// is not answered.
+    fn run_command(&mut self, id: u64, text: &str) -> Option<Result<Vec<u8>, u32>> {
+        let number = text.strip_prefix("command_").and_then(|number| number.parse().ok());
+        let number: i64 = number.expect("a command of the application");
+        match self.roll_back(id, &[Kind::ServerOverloaded, Kind::Bootstrapping]) {
+            Some(Kind::ServerOverloaded) => Some(Err(OVERLOADED)),
+            Some(_) => Some(Err(IS_BOOTSTRAPPING)),
+            None => {
+                self.check_keyspace(id, number);
+                if let (Some(command), Some(link)) = (self.commands.get_mut(&number), self.net.links.get(&id)) {
+                    command.executed_by = Some(link.member);
+                }
+                self.is_executed(number).then(|| Ok(set_keyspace(text)))
+            }
+        }
+    }
+
+    /// Checks that a command is executed in a keyspace that the session has had since the command began.
+    fn check_keyspace(&mut self, id: u64, number: i64) {
+        let Some(link) = self.net.links.get(&id) else { return };
+        let (keyspace, allowed) = (link.far.keyspace, &self.keyspaces[self.commands[&number].keyspaces_from..]);
+        self.counters.checks.add("P61");
+        assert!(
+            allowed.contains(&keyspace),
+            "P61: command {number} is executed in the keyspace {keyspace:?} instead of {allowed:?}"
+        );
     }
 
     /// A reply is ready to be sent. Its fault is drawn.

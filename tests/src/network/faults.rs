@@ -1,6 +1,7 @@
 //! Faults, and the end of faults.
 
 use super::links::{Event, Packet};
+use super::nodes::News;
 use super::plan::MS;
 use super::state::State;
 use super::truth::{Deployment, HOSTS, Way};
@@ -59,6 +60,7 @@ impl State {
             Kind::Swizzle => self.swizzle(),
             Kind::StepDown => self.step_down(),
             Kind::TwoPrimaries => self.elect_another(),
+            Kind::Join if self.plan.cluster.discovers => self.join_or_leave_cluster(),
             Kind::Join => self.join_or_leave(),
             Kind::Reset | Kind::HalfOpen | Kind::Unsolicited => self.harm_link(kind),
             Kind::ClockForward => self.jump_forward(),
@@ -96,6 +98,7 @@ impl State {
             }
         }
         self.lose_primary(member);
+        self.announce(member, News::Down);
     }
 
     /// The primary is lost, and the other members notice it.
@@ -125,6 +128,7 @@ impl State {
         self.note_member(Kind::Restart, member);
         self.truth.restart(member);
         self.sync_later(member);
+        self.announce(member, News::Up);
     }
 
     fn freeze(&mut self, member: usize) {
@@ -267,6 +271,31 @@ impl State {
         }
     }
 
+    /// Adds a node to a cluster, or removes one and stops it; never the first node.
+    fn join_or_leave_cluster(&mut self) {
+        let member = self.draws.faults.index(HOSTS.len() - 1) + 1;
+        let mut config = self.truth.config.clone();
+        let joins = !config.contains(&member);
+        if joins {
+            config.push(member);
+            config.sort_unstable();
+        } else {
+            config.retain(|&other| other != member);
+        }
+        self.note_member(if joins { Kind::Join } else { Kind::Leave }, member);
+        self.truth.reconfigure(config);
+        if joins {
+            self.restart(member);
+        } else {
+            let with_reset = self.draws.faults.one_in(2);
+            self.kill(member, with_reset);
+        }
+        for member in 0..HOSTS.len() {
+            self.sync_later(member);
+        }
+        self.announce(member, if joins { News::New } else { News::Removed });
+    }
+
     fn harm_link(&mut self, kind: Kind) {
         let links = self.net.standing();
         if links.is_empty() {
@@ -305,6 +334,10 @@ impl State {
             self.unclog(member);
             self.lead(Kind::Heal, member, Way::default());
             self.thaw(member);
+            // A node that has left a cluster does not return.
+            if self.plan.cluster.discovers && !self.truth.config.contains(&member) {
+                continue;
+            }
             // The first member is always restarted; some of the others stay dead.
             if member == 0 || self.draws.faults.one_in(2) {
                 self.restart(member);

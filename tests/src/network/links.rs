@@ -1,6 +1,7 @@
 //! The network between the client and the members: connections with their two ends, bytes in
 //! transit, and arrival times.
 
+use super::nodes::News;
 use super::truth::Version;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::task::Waker;
@@ -24,6 +25,8 @@ pub(super) enum Event {
     /// A stream must send its next reply.
     StreamDue(u64, u64),
     Sync(usize),
+    /// A member of a cluster sends an event about another one.
+    Tell(usize, usize, News),
     Elect,
     Fault,
     Clog(usize),
@@ -105,8 +108,12 @@ pub(super) struct Far {
     pub(super) has_lied: bool,
     /// Streams of a Cassandra connection with requests that are not answered.
     pub(super) streams: BTreeSet<u16>,
-    /// A Cassandra connection has completed its handshake.
+    /// A Cassandra connection has sent STARTUP.
     pub(super) is_started: bool,
+    /// A Cassandra connection has registered for events.
+    pub(super) is_registered: bool,
+    /// The keyspace of a Cassandra connection.
+    pub(super) keyspace: Option<&'static str>,
     /// At its greeting it was a member without users. It may have changed since.
     pub(super) knows_no_users: bool,
 }

@@ -1,12 +1,12 @@
 //! The application: operations on the client or session, their outcomes, and futures that are
 //! dropped.
 
-use super::cassandra::text_of;
+use super::cassandra::{KEYSPACES, NO_KEYSPACES, text_of};
 use super::plain::{PlainPool, on_pool};
 use super::plan::{MS, draw_mux, draw_pool, nanos};
 use super::platform::Sim;
 use super::state::{Command, MaxTime, State};
-use super::truth::Deployment;
+use super::truth::{Deployment, HOSTS};
 use crate::choices::Choices;
 use crate::kind::Kind;
 use core::future::poll_fn;
@@ -19,7 +19,7 @@ use poolhouse_core::Cause;
 use poolhouse_core::mux::MuxOptions;
 use poolhouse_core::pool::{CheckOutError, PoolOptions};
 use poolhouse_core::selection::{ReadMode, ReadPreference};
-use poolhouse_cql::{Consistency, Parameters, Request, Response};
+use poolhouse_cql::{Consistency, Parameters, Request, Response, Token};
 use poolhouse_driver::{OperationError, Subscription};
 
 /// The tolerance for the end of an operation in a run with late timers.
@@ -49,6 +49,10 @@ pub(super) struct Operation {
     pub(super) is_remote: bool,
     /// It is a check-out, and commands on its connection.
     is_session: bool,
+    /// It changes the keyspace, and establishes a connection for this.
+    pub(super) changes_keyspace: bool,
+    /// The command, and the token of its data.
+    routed: Option<(i64, i64)>,
     /// The kinds of errors of which it must end with one, because the client is closed.
     closed_by: &'static [Kind],
     pub(super) text: String,
@@ -104,6 +108,12 @@ pub(super) enum Work {
         number: i64,
         is_idempotent: bool,
         timeout: Option<Duration>,
+        /// The keyspace and the partition of its data.
+        location: Option<(&'static str, u32)>,
+    },
+    /// A change of the keyspace of a session.
+    UseKeyspace {
+        name: &'static str,
     },
     /// Of a pool of any connections.
     Use {
@@ -228,9 +238,17 @@ pub(super) enum DropPoint {
 impl State {
     fn number(&mut self, executions_max: u32, hangs: bool, max_time: MaxTime) -> i64 {
         let number = i64::try_from(self.commands.len()).unwrap_or(i64::MAX);
-        let (is_unacknowledged, written) = (false, 0);
-        self.commands
-            .insert(number, Command { executed: 0, executions_max, hangs, max_time, is_unacknowledged, written });
+        let command = Command {
+            executed: 0,
+            executions_max,
+            hangs,
+            max_time,
+            is_unacknowledged: false,
+            written: 0,
+            keyspaces_from: 0,
+            executed_by: None,
+        };
+        self.commands.insert(number, command);
         number
     }
 
@@ -400,18 +418,27 @@ impl State {
 
     /// Draws an operation on a Cassandra session.
     fn draw_request(&mut self, timeout: Option<Duration>) -> Work {
+        if self.plan.cluster.changes_keyspace && self.draws.keyspaces.below(8) == 7 {
+            let [refused, invalid] = NO_KEYSPACES;
+            let [first, second, third] = KEYSPACES;
+            let names = [first, second, third, refused, invalid];
+            // An invalid name is refused by a closed session, too.
+            let names = if self.closed_by.is_empty() { &names[..] } else { &names[..4] };
+            return Work::UseKeyspace { name: self.draws.keyspaces.one_of(names) };
+        }
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 11 }) {
             0..=7 => {
                 let is_idempotent = self.draws.tasks.one_in(2);
-                // One on each host.
-                let hosts = u32::try_from(self.truth.config.len()).unwrap_or(u32::MAX);
+                // One on each host. A contact point is another host than its node.
+                let hosts = if self.plan.cluster.discovers { 2 * HOSTS.len() } else { self.truth.config.len() };
+                let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
                 let executions_max = match timeout {
                     Some(Duration::ZERO) => 0,
                     _ if is_idempotent => hosts,
                     _ => 1,
                 };
                 let number = self.number(executions_max, false, MaxTime::AtMost(None));
-                (Kind::Query, Work::Query { number, is_idempotent, timeout })
+                (Kind::Query, Work::Query { number, is_idempotent, timeout, location: self.draw_location() })
             }
             8 if self.plan.reconfigures => (Kind::Reconfigure, Work::ReconfigureMux(draw_mux(&mut self.draws.tasks))),
             9 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
@@ -421,13 +448,21 @@ impl State {
         work
     }
 
+    /// Draws where the data of a request is.
+    fn draw_location(&mut self) -> Option<(&'static str, u32)> {
+        let nodes = &mut self.draws.nodes;
+        let is_known = self.plan.cluster.discovers && nodes.below(2) == 1;
+        is_known.then(|| (nodes.one_of(&KEYSPACES), nodes.below(1_000)))
+    }
+
     /// A command that is never answered.
     pub(super) fn hanging_work(&mut self) -> Work {
         let timeout = Some(if self.draws.tasks.one_in(2) { Duration::MAX } else { Duration::from_secs(1) });
         let number = self.number(1, true, MaxTime::AtMost(timeout));
         match self.truth.deployment {
             Deployment::Cluster => {
-                return Work::Query { number, is_idempotent: false, timeout: Some(Duration::MAX) };
+                let timeout = Some(Duration::MAX);
+                return Work::Query { number, is_idempotent: false, timeout, location: None };
             }
             Deployment::Plain => {
                 return Work::Use { is_try: false, commands: vec![(0, number)], pause: 0, is_detached: false };
@@ -462,6 +497,7 @@ impl State {
                 timeout.or(self.plan.client.timeout)
             }
             Work::WarmUp { timeout } => *timeout,
+            Work::UseKeyspace { .. } => self.plan.client.timeout,
             _ => None,
         };
         let limit = if let Work::Session { timeout, .. } = work { *timeout } else { timeout };
@@ -490,6 +526,7 @@ impl State {
                 | Work::Clear
                 | Work::Resize(_)
         );
+        self.keyspace_calls += u32::from(matches!(work, Work::UseKeyspace { .. }));
         self.trace_line(|| format!("operation {id}: {work:?}"));
         let text = format!("{work:?}");
         let closed_by = if is_remote { self.closed_by } else { &[] };
@@ -503,6 +540,13 @@ impl State {
             hangs,
             is_remote,
             is_session: matches!(work, Work::Session { .. }),
+            changes_keyspace: matches!(work, Work::UseKeyspace { .. }),
+            routed: match work {
+                Work::Query { number, location: Some((_, key)), .. } => {
+                    Some((*number, Token::of(&key.to_be_bytes()).number()))
+                }
+                _ => None,
+            },
             closed_by,
             text,
         };
@@ -549,7 +593,10 @@ impl State {
             }
         }
         match result {
-            Ok(()) => self.counters.count(Kind::OpDone),
+            Ok(()) => {
+                self.counters.count(Kind::OpDone);
+                self.check_place(&operation);
+            }
             Err(Failed { kind, text: error, round_trip }) => {
                 let Some(kind) = *kind else {
                     return self.violate(|| format!("no operation may fail in this way: {error}"));
@@ -621,6 +668,11 @@ impl State {
         match (kind, self.truth.deployment) {
             (Kind::OpNetwork, _) => is_broken,
             (Kind::NoHost, Deployment::Cluster) => is_cleared,
+            // It tries the hosts one after the other, and one that is dead may not answer.
+            (Kind::OpTimeout, Deployment::Cluster) => {
+                let is_silent = |&member: &usize| !self.truth.members[member].up && self.truth.members[member].silent;
+                operation.changes_keyspace && self.truth.config.iter().any(is_silent)
+            }
             // Other operations keep the connections for longer.
             (Kind::PoolFull, Deployment::Plain) => {
                 self.plan.options.wait_timeout.is_some_and(|limit| limit < Duration::from_secs(1))
@@ -632,6 +684,54 @@ impl State {
             // A check-out is not retried.
             (Kind::Overloaded, _) => self.shedding.is_some() && operation.is_session,
             _ => false,
+        }
+    }
+
+    /// Checks that a request after the faults was executed by the node that has its data, if that is up.
+    fn check_place(&mut self, operation: &Operation) {
+        let Some((number, token)) = operation.routed.filter(|_| operation.must_succeed) else { return };
+        let (replica, executed_by) = (self.truth.replica(token), self.commands[&number].executed_by);
+        // A connection that a fault had broken was closed shortly before.
+        let is_cleared = self.broken_closed_at >= operation.begun.saturating_sub(CHECKED_AGAIN);
+        if !self.truth.members[replica].up || is_cleared {
+            return;
+        }
+        self.counters.count(Kind::Routed);
+        self.counters.checks.add("P62");
+        if executed_by != Some(replica) {
+            self.violate(|| format!("P62: command {number} is executed by {executed_by:?} instead of n{replica}"));
+        }
+    }
+
+    /// A command on a session begins.
+    fn begin_in_keyspace(&mut self, number: i64) {
+        let from = self.keyspaces.len() - 1;
+        if let Some(command) = self.commands.get_mut(&number) {
+            command.keyspaces_from = from;
+        }
+    }
+
+    /// A call that changes the keyspace has ended: it has succeeded, or the name was refused.
+    ///
+    /// - `shown`: the keyspace that the session returns.
+    fn end_of_keyspace_call(&mut self, name: &'static str, is_refused: bool, shown: Option<&str>) {
+        self.counters.checks.add("P61");
+        if is_refused == KEYSPACES.contains(&name) {
+            self.violate(|| format!("P61: the keyspace {name:?} is refused: {is_refused}"));
+        }
+        if is_refused {
+            self.counters.count(Kind::KeyspaceRefused);
+        } else {
+            self.counters.count(Kind::KeyspaceUsed);
+            self.keyspaces.push(Some(name));
+        }
+        self.check_shown_keyspace(shown);
+    }
+
+    fn check_shown_keyspace(&mut self, shown: Option<&str>) {
+        let right = self.keyspaces.last().copied().flatten();
+        if shown != right {
+            self.violate(|| format!("P61: the keyspace is {right:?}, but the session returns {shown:?}"));
         }
     }
 
@@ -695,12 +795,16 @@ pub(super) async fn execute(sim: &Sim, subject: &Subject, work: Work) -> Result<
 
 async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(), Failed> {
     match work {
-        Work::Query { number, is_idempotent, timeout } => {
-            let text = text_of(number);
+        Work::Query { number, is_idempotent, timeout, location } => {
+            let (text, key) = (text_of(number), location.map(|(_, key)| key.to_be_bytes()));
             let parameters = Parameters::new(Consistency::One);
             let mut options = RequestOptions::default();
             (options.timeout, options.idempotent) = (timeout, is_idempotent);
+            if let (Some((keyspace, _)), Some(key)) = (location, &key) {
+                options = options.routing(keyspace, key);
+            }
             let query = Request::Query { text: &text, parameters };
+            sim.with(|state| state.begin_in_keyspace(number));
             // Both kinds of future follow the same rules.
             let reply = if number % 2 == 0 {
                 session.request_with(&query, options).await?
@@ -716,12 +820,24 @@ async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(),
             };
             sim.with(|state| state.replied(number, keyspace == Some(&*text)));
         }
+        Work::UseKeyspace { name } => {
+            let is_refused = match session.use_keyspace(name).await {
+                Ok(()) => false,
+                Err(RequestError::Keyspace(_)) => true,
+                Err(error) => return Err(error.into()),
+            };
+            let shown = session.keyspace();
+            sim.with(|state| state.end_of_keyspace_call(name, is_refused, shown.as_deref()));
+        }
         Work::ReconfigureMux(options) => session.set_mux_options(options)?,
         Work::Subscribe(time) => {
             let _subscription = session.subscribe();
             sim.sleep(time).await;
         }
-        _ => drop(format!("{session:?}")),
+        _ => {
+            let (_, shown) = (format!("{session:?}"), session.keyspace());
+            sim.with(|state| state.check_shown_keyspace(shown.as_deref()));
+        }
     }
     Ok(())
 }
@@ -817,9 +933,12 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
             let _subscription = client.subscribe();
             sim.sleep(time).await;
         }
-        Work::Query { .. } | Work::ReconfigureMux(_) | Work::Use { .. } | Work::Clear | Work::Resize(_) => {
-            unreachable!("these are for others")
-        }
+        Work::Query { .. }
+        | Work::UseKeyspace { .. }
+        | Work::ReconfigureMux(_)
+        | Work::Use { .. }
+        | Work::Clear
+        | Work::Resize(_) => unreachable!("these are for others"),
         Work::Inspect => {
             let _ = (format!("{client:?} {:?}", client.topology()), client.pool_options());
         }

@@ -1,9 +1,12 @@
 //! The phase without faults: results that are required within a bound in virtual time, and the
 //! state that must be left after the client has ended.
 
-use super::links::{Event, Purpose};
+use super::cassandra::KEYSPACES;
+use super::links::{Event, Link, Purpose};
+use super::nodes::{address_of, member_of};
 use super::operations::{DropPoint, Operation, Subject};
 use super::plan::{Closing, MS, MUX_IN_PEACE, nanos};
+use super::platform::Sim;
 use super::simulation::Simulation;
 use super::state::State;
 use super::truth::{Deployment, HOSTS, SET};
@@ -11,8 +14,10 @@ use crate::choices::Choices;
 use crate::kind::Kind;
 use alloc::collections::BTreeMap;
 use async_task::Task;
+use core::net::SocketAddr;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
+use poolhouse_client::mux::Session;
 use poolhouse_core::ServerType;
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::mux::HostState;
@@ -33,7 +38,8 @@ impl Simulation {
         // The bound allows for detection of lost connections, and discovery of the servers one
         // after the other. A session connects to a failed host again after a minute at most.
         let pause = if matches!(self.subject(), Subject::Session(_)) { 70_000 * MS } else { 0 };
-        let time = 4 * (heartbeat + connect) + 5_000 * MS + pause;
+        let discovery = self.sim.with(|state| state.plan.discovery_time());
+        let time = 4 * (heartbeat + connect) + 5_000 * MS + pause + discovery;
         self.peace_gap_ms = u32::try_from(time / MS / OPERATIONS_IN_PEACE).unwrap_or(u32::MAX);
         self.step_until(self.now() + time);
         self.heal();
@@ -45,8 +51,14 @@ impl Simulation {
         let (judged_from, generations, mut is_awaited) = (self.now(), self.generations(), false);
         self.sim.with(|state| {
             state.dead_dials.clear();
+            let calls = state.operations.values().filter(|operation| operation.changes_keyspace).count();
+            state.keyspace_calls = u32::try_from(calls).unwrap_or(u32::MAX);
             // They may wait for a server that is dead, and request checks of it.
             is_awaited = state.operations.values().any(|operation| operation.is_remote);
+            if state.truth.deployment == Deployment::Cluster {
+                // The next operation would begin after the long interval until now.
+                state.net.at(state.now, Event::Begin);
+            }
             state.shedding = state.draw_shedding();
             if state.shedding.is_some() {
                 state.note(Kind::Shedding, 0);
@@ -125,7 +137,8 @@ impl Simulation {
                 true => heartbeat,
                 false => 500 * MS,
             };
-            let most = each * (elapsed / interval + 1);
+            // A change of the keyspace connects once itself, and the pools connect again.
+            let most = each * (elapsed / interval + 1 + 2 * u64::from(state.keyspace_calls));
             for (member, &dials) in &state.dead_dials {
                 assert!(u64::from(dials) <= most, "P53: {dials} connections to n{member}, which is dead");
             }
@@ -189,8 +202,9 @@ impl Simulation {
                 self.sim.with(|state| {
                     let each = if state.plan.dual { 2 } else { 1 };
                     for host in &hosts {
-                        let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
-                        let sockets = state.net.links.values().filter(|link| link.member == member).count();
+                        let member = member_of(&host.address);
+                        let is_of_pool = |link: &&Link| link.member == member && !link.far.is_registered;
+                        let sockets = state.net.links.values().filter(is_of_pool).count();
                         let HostState { open, trashed, retired, establishing, queued, .. } = host.state;
                         let held = (open + trashed + retired) as usize;
                         let most = if state.truth.members[member].up { 0 } else { establishing as usize * each };
@@ -241,18 +255,7 @@ impl Simulation {
         let client = match self.subject() {
             Subject::Client(client) => client,
             Subject::Pool(pool) => return assert_eq!(pool.status().state, PoolState::Ready, "P51: the pool"),
-            Subject::Session(session) => {
-                assert_eq!(session.hosts().len(), self.sim.with(|state| state.truth.config.len()), "P51: the hosts");
-                for host in session.hosts() {
-                    let is_up = self.sim.with(|state| {
-                        let member = HOSTS.iter().position(|known| *known == host.address).expect("one of the hosts");
-                        state.truth.members[member].up
-                    });
-                    let is_right = host.connections.is_empty() != is_up;
-                    assert!(is_right, "P51: the node is up: {is_up}, but the session has {host:?}");
-                }
-                return;
-            }
+            Subject::Session(session) => return self.session_converged(session),
         };
         let topology = client.topology();
         let description = topology.get();
@@ -293,6 +296,35 @@ impl Simulation {
         for server in ready.iter().filter(|server| server.server_type.is_data_bearing()) {
             assert_eq!(server.pool.state, PoolState::Ready, "P51: {see}");
         }
+    }
+
+    /// Checks that a session has the hosts of its cluster, and connections to those that are up (P51, P62).
+    fn session_converged(&self, session: &Session<Sim>) {
+        let (hosts, cluster) = (session.hosts(), session.cluster());
+        let members: Vec<usize> = hosts.iter().map(|host| member_of(&host.address)).collect();
+        self.sim.with(|state| {
+            let config = &state.truth.config;
+            let has_all = hosts.len() == config.len() && config.iter().all(|member| members.contains(member));
+            assert!(has_all, "P51, P62: the members are {config:?}, but the session has {hosts:?} of {cluster:?}");
+            for (member, host) in members.iter().zip(&hosts) {
+                let is_up = state.truth.members[*member].up;
+                let is_right = host.connections.is_empty() != is_up;
+                assert!(is_right, "P51: the node is up: {is_up}, but the session has {host:?}");
+            }
+        });
+        let Some(cluster) = cluster else { return };
+        self.sim.with(|state| {
+            state.counters.checks.add("P62");
+            let right: Vec<SocketAddr> = state.truth.config.iter().map(|&member| address_of(member)).collect();
+            let nodes: Vec<SocketAddr> = cluster.nodes.iter().map(|node| node.address).collect();
+            assert_eq!(nodes, right, "P62: the nodes, by their address");
+            let is_whole = cluster.is_connected && cluster.routed_keyspaces == KEYSPACES.len();
+            assert!(is_whole, "P62: the session is connected to its cluster: {cluster:?}");
+            if state.plan.is_observed {
+                let seen: Vec<SocketAddr> = self.cluster_trace.nodes.keys().copied().collect();
+                assert_eq!(seen, right, "P62: the nodes, by their events");
+            }
+        });
     }
 
     /// Closes the client. The task ends when the close is complete.

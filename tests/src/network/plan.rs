@@ -1,9 +1,12 @@
 //! The parameters of a run: options, faults, and their frequency.
 
+use super::cassandra::KEYSPACES;
+use super::nodes::LocalAddress;
 use super::truth::{Deployment, HOSTS};
 use crate::choices::{Choices, Decisions, Stream};
 use crate::kind::Kind;
 use core::time::Duration;
+use poolhouse_core::cluster::ClusterOptions;
 use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::mux::{HostOptions, MuxOptions};
 use poolhouse_core::pool::{PoolOptions, Reuse};
@@ -33,6 +36,10 @@ pub(super) struct Draws {
     pub(super) entropy: Stream,
     /// Writes without an acknowledgement.
     pub(super) concerns: Stream,
+    /// Changes of the keyspace of a session.
+    pub(super) keyspaces: Stream,
+    /// The tables and events of a Cassandra cluster, and the locations of requests.
+    pub(super) nodes: Stream,
 }
 
 impl Draws {
@@ -45,6 +52,8 @@ impl Draws {
             schedule: decisions.stream("schedule"),
             entropy: decisions.stream("entropy"),
             concerns: decisions.stream("concerns"),
+            keyspaces: decisions.stream("keyspaces"),
+            nodes: decisions.stream("nodes"),
         }
     }
 }
@@ -150,6 +159,49 @@ impl ClientPlan {
     }
 }
 
+/// The options of a Cassandra session, and the properties of its cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClusterPlan {
+    /// The keyspace of the session's options.
+    pub(super) keyspace: Option<&'static str>,
+    /// Whether the application changes it.
+    pub(super) changes_keyspace: bool,
+    /// Whether the session finds its hosts. The number of members changes only then.
+    pub(super) discovers: bool,
+    /// Whether contact points are addresses instead of names.
+    pub(super) has_addresses: bool,
+    /// The number of contact points.
+    contacts: usize,
+    /// Whether the session has the name of the data centre.
+    pub(super) is_local: bool,
+    pub(super) options: ClusterOptions,
+    /// Whether members have `system.peers` only.
+    pub(super) has_old_peers: bool,
+    pub(super) local_address: LocalAddress,
+}
+
+impl ClusterPlan {
+    fn draw(choices: &mut Stream) -> Self {
+        Self {
+            keyspace: choices.one_of(&[None, None, Some(KEYSPACES[0])]),
+            changes_keyspace: choices.one_of(&[false, true]),
+            discovers: choices.one_of(&[false, true]),
+            has_addresses: choices.one_of(&[false, true]),
+            contacts: choices.index(3) + 1,
+            is_local: choices.one_of(&[false, true]),
+            options: ClusterOptions {
+                debounce: Duration::from_millis(choices.one_of(&[1_000, 1, 100])),
+                refresh_interval: Duration::from_millis(choices.one_of(&[30_000, 1_000, 5_000])),
+                query_timeout: Duration::from_millis(choices.one_of(&[5_000, 500])),
+                backoff_max: Duration::from_millis(choices.one_of(&[10_000, 500])),
+                ..ClusterOptions::DEFAULT
+            },
+            has_old_peers: choices.one_of(&[false, false, true]),
+            local_address: choices.one_of(&[LocalAddress::Own, LocalAddress::Any, LocalAddress::Null]),
+        }
+    }
+}
+
 /// All parameters that are drawn before a run begins.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -171,6 +223,7 @@ pub(super) struct Plan {
     pub(super) pool: PoolOptions,
     /// The options of the pools of a Cassandra session.
     pub(super) mux: MuxOptions,
+    pub(super) cluster: ClusterPlan,
     /// Whether connections authenticate.
     pub(super) login: bool,
     pub(super) heartbeat: u64,
@@ -214,7 +267,9 @@ pub(super) struct Plan {
 impl Plan {
     /// Draws all parameters: extremes are as likely as ordinary values. Some kinds never occur
     /// (swarm testing), or all kinds have equal weight, or the same kind repeats.
-    pub(super) fn draw(choices: &mut Stream) -> Self {
+    ///
+    /// - `cluster`: the parameters of a Cassandra session.
+    pub(super) fn draw(choices: &mut Stream, cluster: &mut Stream) -> Self {
         let deployment = match choices.below(13) {
             0 => Deployment::Standalone,
             1 | 2 => Deployment::Sharded,
@@ -227,12 +282,16 @@ impl Plan {
             Deployment::Sharded | Deployment::Cluster => (0..=choices.index(3)).collect(),
             Deployment::Set => (0..HOSTS.len()).filter(|&member| member == 0 || !choices.one_in(2)).collect(),
         };
+        let mut cluster = ClusterPlan::draw(cluster);
+        cluster.discovers &= deployment == Deployment::Cluster;
         let direct = (choices.one_in(10) && !matches!(deployment, Deployment::Cluster | Deployment::Plain))
             .then(|| config[choices.index(config.len())]);
         let seeds = match (direct, deployment) {
             (Some(member), _) => vec![member],
             // A set needs only one seed, the first member, which never leaves.
             (None, Deployment::Set) => (0..HOSTS.len()).filter(|&member| member == 0 || choices.one_in(3)).collect(),
+            // The first member never leaves.
+            (None, Deployment::Cluster) if cluster.discovers => config.iter().copied().take(cluster.contacts).collect(),
             (None, _) => config.clone(),
         };
         let heartbeat = choices.one_of(&[500, 1_000, 10_000]);
@@ -271,6 +330,7 @@ impl Plan {
             monitor,
             pool,
             mux: draw_mux(choices),
+            cluster,
             login: choices.one_in(3),
             heartbeat: heartbeat * MS,
             connect: connect * MS,
@@ -315,6 +375,21 @@ impl Plan {
             at = at.saturating_sub(weight);
             is_it
         })
+    }
+
+    /// The time in which a session that finds its hosts has found them after the faults, in addition to the
+    /// time in which it connects to them.
+    pub(super) fn discovery_time(&self) -> u64 {
+        let ClusterOptions { refresh_interval, query_timeout, backoff_max, debounce, .. } = self.cluster.options;
+        // A dead control connection is detected by the next reading. Then all nodes and contact points may
+        // be tried. A host that is no longer a node is removed by the second reading.
+        let attempts = 2 * HOSTS.len() as u64 + self.seeds.len() as u64;
+        let of_attempts = attempts * (nanos(backoff_max) + self.connect);
+        if self.cluster.discovers {
+            3 * nanos(refresh_interval + debounce) + 2 * nanos(query_timeout) + of_attempts
+        } else {
+            0
+        }
     }
 
     /// Whether a message is faulty. The first option of a decision is no fault, so a shrunk run has

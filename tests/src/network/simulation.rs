@@ -1,7 +1,9 @@
 //! A run: the client under test, the advance of time, and the phases.
 
+use super::cluster_events::ClusterTrace;
 use super::links::Event;
 use super::mux_events::{self, MuxTrace};
+use super::nodes::{DATA_CENTER, address_of, member_of};
 use super::operations::{DropPoint, Running, Subject, Work, execute};
 use super::peace::is_usable;
 use super::plain::Dialer;
@@ -107,6 +109,8 @@ pub(super) struct Simulation {
     trace: Option<Trace>,
     /// The events of multiplexed pools.
     mux_trace: MuxTrace,
+    /// The events of a cluster.
+    pub(super) cluster_trace: ClusterTrace,
     _subscription: Option<Subscription>,
     /// Reads a subscription to its end, in some runs.
     pub(super) reader: Option<Task<()>>,
@@ -154,11 +158,20 @@ fn options(plan: &Plan) -> ClientOptions {
 
 /// The options of a session.
 fn session_options(plan: &Plan) -> SessionOptions {
-    let mut options = SessionOptions::new(plan.seeds.iter().map(|&member| HOSTS[member]));
+    let cluster = plan.cluster;
+    let hosts = plan.seeds.iter().map(|&member| match cluster.discovers && cluster.has_addresses {
+        true => address_of(member).to_string(),
+        false => HOSTS[member].to_owned(),
+    });
+    let mut options =
+        if cluster.discovers { SessionOptions::contact_points(hosts) } else { SessionOptions::new(hosts) };
+    options.cluster = cluster.options;
+    options.local_data_center = cluster.is_local.then(|| DATA_CENTER.to_owned());
     options.mux = plan.mux;
     options.version = Version::V4;
     options.connect_timeout = Some(Duration::from_nanos(plan.connect));
     options.request_timeout = plan.client.timeout;
+    options.keyspace = cluster.keyspace.map(str::to_owned);
     options
 }
 
@@ -220,6 +233,7 @@ impl Simulation {
             _unread: unread,
             trace: is_recorded.then(Trace::default),
             mux_trace: MuxTrace::new(),
+            cluster_trace: ClusterTrace::default(),
             reader,
             subject: Some(subject),
             log,
@@ -248,6 +262,9 @@ impl Simulation {
             state.net.at(state.now + 10 * MS, Event::Begin);
             if !state.plan.is_observed {
                 state.counters.count(Kind::Unobserved);
+            }
+            if state.plan.cluster.discovers {
+                state.counters.count(Kind::Discovers);
             }
             // A random point before the last fault.
             (state.plan.closes_early, state.draws.faults.below(state.plan.faults + 1))
@@ -444,7 +461,11 @@ impl Simulation {
                     let expected = if event.name == "ping" || event.name == "insert" { "test" } else { "admin" };
                     assert_eq!(event.database, expected, "{event}");
                 }
-                OwnedEvent::Cluster(_) | _ => {}
+                OwnedEvent::Cluster(event) => self.sim.with(|state| {
+                    let judged = self.cluster_trace.event(&event, &mut state.counters.checks);
+                    judged.unwrap_or_else(|violation| panic!("{violation}"));
+                }),
+                _ => {}
             }
         }
     }
@@ -461,11 +482,14 @@ impl Simulation {
     /// Records the connections to members that the client does not know now. It may find the members
     /// again at the same instant, while the connections are in use.
     fn note_former(&mut self) {
-        let Some(Subject::Client(client)) = &self.subject else { return };
-        let servers = client.servers();
+        let known: BTreeSet<usize> = match &self.subject {
+            Some(Subject::Client(client)) => client.servers().iter().map(|server| member_of(&server.address)).collect(),
+            Some(Subject::Session(session)) => session.hosts().iter().map(|host| member_of(&host.address)).collect(),
+            Some(Subject::Pool(_)) | None => return,
+        };
         let Self { sim, former, .. } = self;
         sim.with(|state| {
-            let is_known = |member: usize| servers.iter().any(|server| server.address == HOSTS[member]);
+            let is_known = |member: usize| known.contains(&member);
             let links = state.net.links.iter().filter(|(_, link)| !is_known(link.member));
             former.extend(links.map(|(id, _)| *id));
         });
@@ -474,7 +498,7 @@ impl Simulation {
     /// Checks that pools count the sockets that the network has (P1).
     fn check_counts(&mut self) {
         // For each server the connections that are established, and the maximum of others.
-        let counts: BTreeMap<String, (usize, usize)> = match &self.subject {
+        let counts: Vec<(String, (usize, usize))> = match &self.subject {
             Some(Subject::Client(client)) => {
                 let of = |server: ServerStatus| {
                     let counts = server.pool.counts;
@@ -498,22 +522,31 @@ impl Simulation {
                 });
                 self.check();
                 let held = (counts.available + counts.in_use) as usize;
-                BTreeMap::from([(HOSTS[0].to_owned(), (held, counts.pending as usize))])
+                vec![(HOSTS[0].to_owned(), (held, counts.pending as usize))]
             }
             None => return,
         };
+        // A contact point and its node are two hosts of a session.
+        let mut of_members: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+        for (address, (held, others)) in counts {
+            let sum = of_members.entry(member_of(&address)).or_default();
+            *sum = (sum.0 + held, sum.1 + others);
+        }
         let Self { sim, former, .. } = self;
         // A task that must close its connection may wait for the host.
         let is_starved = sim.is_client_starved();
         sim.with(|state| {
-            for (member, host) in HOSTS.iter().enumerate() {
+            for member in 0..HOSTS.len() {
                 let links = state.net.links.iter().filter(|(_, link)| link.member == member).map(|(id, _)| *id);
-                let Some(&(held, others)) = counts.get(*host) else {
+                let Some(&(held, others)) = of_members.get(&member) else {
                     former.extend(links);
                     continue;
                 };
                 let sockets = links.filter(|link| !former.contains(link)).count();
-                let most = held + others * if state.plan.dual { 2 } else { 1 };
+                // A change of the keyspace has a connection to one of the hosts, and so has the discovery.
+                let calls = state.operations.values().filter(|operation| operation.changes_keyspace).count();
+                let single = calls + usize::from(state.plan.cluster.discovers);
+                let most = held + (others + single) * if state.plan.dual { 2 } else { 1 };
                 state.counters.checks.add("P1");
                 assert!(sockets >= held, "P1: n{member} has {held} connections, but only {sockets} sockets");
                 let surplus = if is_starved { 0 } else { sockets.saturating_sub(most) };
@@ -638,7 +671,9 @@ fn record(sim: &Sim, log: &Mutex<Log>, event: &EventRef<'_>) {
         EventRef::Heartbeat(event) => log.on_event(now, *event),
         EventRef::Sdam(event) => log.on_event(now, *event),
         EventRef::Mux(event) => log.on_event(now, *event),
-        EventRef::Cluster(_) | EventRef::Command(_) | _ => panic!("an unexpected event: {event:?}"),
+        // Read by the other subscription.
+        EventRef::Cluster(_) => {}
+        EventRef::Command(_) | _ => panic!("an unexpected event: {event:?}"),
     }
     if let Some(lines) = &mut log.lines {
         sim.with(|state| state.lines.get_or_insert_default().append(lines));

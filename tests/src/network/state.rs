@@ -52,6 +52,10 @@ pub(super) struct Command {
     /// Number of times that the client has written it completely. Counted without an acknowledgement
     /// only.
     pub(super) written: u32,
+    /// The index of the session's keyspace when it began.
+    pub(super) keyspaces_from: usize,
+    /// The member that has executed it last.
+    pub(super) executed_by: Option<usize>,
 }
 
 /// `maxTimeMS` of a command.
@@ -126,6 +130,10 @@ pub(super) struct State {
     pub(super) effect: Option<String>,
     pub(super) operations: BTreeMap<u64, Operation>,
     pub(super) commands: BTreeMap<i64, Command>,
+    /// The keyspaces of a session in order. The last one is in force.
+    pub(super) keyspaces: Vec<Option<&'static str>>,
+    /// Number of calls that change the keyspace, since operations must succeed.
+    pub(super) keyspace_calls: u32,
     /// The command of each transaction number of a session. All members have it: they replicate.
     numbered: BTreeMap<(Vec<u8>, i64), i64>,
     /// Background tasks that have not ended, and whether the executor drops them.
@@ -158,9 +166,17 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(plan: Plan, draws: Draws, is_traced: bool) -> Self {
-        let truth = Truth::new(plan.deployment, plan.config.clone(), plan.wire, plan.versioned);
+        let mut truth = Truth::new(plan.deployment, plan.config.clone(), plan.wire, plan.versioned);
+        if plan.cluster.discovers {
+            // The others have not joined yet.
+            for (member, known) in truth.members.iter_mut().enumerate() {
+                known.up = plan.config.contains(&member);
+            }
+        }
         Self {
             faults_left: plan.faults,
+            keyspaces: vec![plan.cluster.keyspace],
+            keyspace_calls: 0,
             lines: is_traced.then(|| vec![format!("{plan:?}")]),
             plan,
             draws,
@@ -509,6 +525,7 @@ impl State {
                     self.changed(member);
                 }
             }
+            Event::Tell(teller, about, news) => self.tell(teller, about, news),
             Event::Elect => self.elect(),
             Event::Fault => self.fault(),
             Event::Clog(member) => self.clog(member),

@@ -131,7 +131,8 @@ impl Truth {
         let nothing = |server_type| View { server_type, primary: None, hosts: Vec::new(), version: 0, election: 0 };
         match self.deployment {
             // The types of nodes of a cluster have no meaning.
-            Deployment::Standalone | Deployment::Cluster | Deployment::Plain => nothing(ServerType::Standalone),
+            Deployment::Cluster => View { hosts: self.config.clone(), ..nothing(ServerType::Standalone) },
+            Deployment::Standalone | Deployment::Plain => nothing(ServerType::Standalone),
             Deployment::Sharded => nothing(ServerType::Mongos),
             Deployment::Set if !self.config.contains(&member) => nothing(ServerType::RsGhost),
             Deployment::Set => {

@@ -16,7 +16,7 @@ pub enum Owner {
 
 /// The invariants with other owners; all others have only the [`Oracle`].
 #[rustfmt::skip]
-pub const OWNERS: [(&str, &[Owner]); 23] = [
+pub const OWNERS: [(&str, &[Owner]); 25] = [
     ("P43", &[Generator("simulate"), Generator("network"), Test("close")]),
     ("P48", &[Oracle, Test("alloc_free"), Test("mux_allocations")]),
     ("P49", &[Generator("simulate"), Generator("simulate_mux"), Generator("network")]),
@@ -31,6 +31,8 @@ pub const OWNERS: [(&str, &[Owner]); 23] = [
     ("P58", &[Generator("contract")]),
     ("P59", &[Generator("network")]),
     ("P60", &[Generator("network")]),
+    ("P61", &[Generator("network")]),
+    ("P62", &[Generator("network")]),
     ("S7", &[Oracle, Generator("search")]),
     ("S8", &[Generator("search")]),
     ("S9", &[Generator("search")]),
@@ -43,7 +45,7 @@ pub const OWNERS: [(&str, &[Owner]); 23] = [
 ];
 
 /// The number of ids of each kind.
-pub(super) const KINDS: [(char, usize); 3] = [('P', 60), ('M', 6), ('S', 21)];
+pub(super) const KINDS: [(char, usize); 3] = [('P', 62), ('M', 6), ('S', 21)];
 
 /// Each id and its owners.
 pub fn owners() -> impl Iterator<Item = (String, &'static [Owner])> {

@@ -94,7 +94,10 @@ impl<P: Platform> Session<P> {
         match shared.unless_closed(attempt).await {
             Some(Some(outcome)) => outcome?,
             Some(None) => return Err(RequestError::Forked),
-            None => return Err(RequestError::Closed),
+            None => {
+                shared.check_open()?;
+                return Err(RequestError::Closed);
+            }
         }
         shared.change_keyspace(keyspace);
         Ok(())

@@ -521,6 +521,19 @@ fn request_continues_with_replaced_hosts() {
     assert!(matches!(session.set_hosts(&[]), Err(Error::Setup(SetupError::Config(_)))));
 }
 
+#[test]
+fn session_without_tasks_refuses_a_keyspace_as_abandoned() {
+    let stage = Stage::new(options(), []);
+    let mut waiting = Box::pin(stage.session.use_keyspace("shop"));
+    assert!(poll(&mut waiting).is_pending());
+    stage.platform.drop_tasks();
+    for mut call in [waiting, Box::pin(stage.session.use_keyspace("shop"))] {
+        let ended = poll(&mut call);
+        assert!(matches!(ended, Poll::Ready(Err(RequestError::Abandoned))), "{ended:?}");
+    }
+    assert_eq!(stage.session.keyspace(), None);
+}
+
 /// An executor that ends drops its tasks. Hosts that are added after that have no connections.
 #[test]
 fn session_without_tasks_fails_requests() {
