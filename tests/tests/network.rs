@@ -18,6 +18,13 @@ const SCRIPTS: [(&str, &str); 2] = [
     (include_str!("network/mux_output_not_woken.txt"), "mux_output_not_woken"),
 ];
 
+/// Seeds that once failed, each with the name of its bug, beyond the seeds that every run of the
+/// suite tries. In each, a check of the simulation was wrong.
+const REGRESSIONS: [(u64, &str); 2] = [
+    (10_904, "write_of_the_faulty_phase_is_repeated_on_a_secondary"),
+    (15_842, "write_of_the_faulty_phase_is_repeated_on_an_arbiter"),
+];
+
 static LIVES: Lives<Counters> = Lives {
     suite: "network",
     name: "in {} simulated runs operations end as they must, and all succeed after faults stop",
@@ -26,7 +33,7 @@ static LIVES: Lives<Counters> = Lives {
     run: network::seed,
     add: Counters::add,
     report,
-    regressions: &[],
+    regressions: &REGRESSIONS,
     scripts: &SCRIPTS,
     bytes: Bytes {
         name: "any inputs keep the invariants of the control machine (S21)",

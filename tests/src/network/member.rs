@@ -256,6 +256,9 @@ impl State {
             return;
         }
         let fault = if is_refused { None } else { self.roll_back(id, faults) };
+        if is_refused {
+            self.write_refused_at = self.now;
+        }
         if is_refused || fault.is_some() {
             let is_fresh = fault == Some(Kind::StateChangeFresh);
             let code = match fault {

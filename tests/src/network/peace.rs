@@ -166,12 +166,15 @@ impl Simulation {
         reset.expect("valid options");
     }
 
-    /// An operation detects a connection that broke before the faults stopped, and its server is
-    /// then unknown until the next check (S19). This waits for that check.
+    /// An operation that began during the faults detects a connection that broke then, or repeats a
+    /// write that a secondary refuses. Its server is then unknown until the next check (S19). This
+    /// waits for that check.
     fn heal(&mut self) {
         loop {
-            let bound =
-                self.sim.with(|state| state.broken_closed_at + state.plan.heartbeat + state.plan.connect + REST);
+            let bound = self.sim.with(|state| {
+                let last = state.broken_closed_at.max(state.write_refused_at);
+                last + state.plan.heartbeat + state.plan.connect + REST
+            });
             if self.now() >= bound {
                 return;
             }

@@ -156,6 +156,8 @@ pub(super) struct State {
     pub(super) attempts: Attempts,
     /// The last time at which the client closed a connection that a fault had broken.
     pub(super) broken_closed_at: u64,
+    /// The time at which a member has refused a write last, because it is not the primary.
+    pub(super) write_refused_at: u64,
     /// Connection attempts to members that stay dead.
     pub(super) dead_dials: BTreeMap<usize, u32>,
     /// The connection whose last write was short. The rest is written in the same poll of the task.
@@ -209,6 +211,7 @@ impl State {
             shedding: None,
             attempts: Attempts::default(),
             broken_closed_at: 0,
+            write_refused_at: 0,
             dead_dials: BTreeMap::new(),
             cut_write: None,
             violation: None,
