@@ -81,6 +81,7 @@
 //! |---|---|
 //! | `alloc` | growable memory |
 //! | `std` (default) | implies `alloc` |
+//! | `defmt` | `defmt::Format` of events and errors of servers |
 //! | `sim` | fault points for simulators. Not for applications, and not stable |
 //!
 //! # Crates

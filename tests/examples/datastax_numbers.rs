@@ -123,14 +123,22 @@ async fn limits(node: &mut Cassandra) -> (f64, f64, f64) {
     });
     let mut events = full.events;
     // Rejections come first; they have not waited.
-    let waited = loop {
-        let Some(Notice::Event { event: Event::Mux(event), .. }) = events.next().await else { continue };
-        if let MuxEvent::AcquireFailed { duration, .. } = event {
-            if duration > Duration::from_secs(1) {
-                break duration;
+    let waited = async {
+        loop {
+            let notice = events.next().await.expect("the session is open");
+            let Notice::Event { event: Event::Mux(event), .. } = notice else { continue };
+            if let MuxEvent::AcquireFailed { duration, .. } = event {
+                if duration > Duration::from_secs(1) {
+                    return duration;
+                }
             }
         }
     };
+    let late = async {
+        Timer::after(EVENT_LIMIT).await;
+        panic!("no request has waited until its limit");
+    };
+    let waited = smol::future::or(waited, late).await;
     eventually("no request waits", || full.session.hosts()[0].state.queued == 0).await;
     node.cont().expect("it is stopped");
     let results = requests.await;

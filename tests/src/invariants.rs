@@ -116,7 +116,7 @@
 //!   dropped changes nothing.
 //! - P62: a session that finds its cluster has a control connection, and the nodes of the cluster as its
 //!   hosts, within a bound after faults stop. Then a request with a location is executed by a node that has
-//!   the data. Events add a node before all others of it, and remove it once.
+//!   the data. The first event of a node adds it, and it is removed once.
 //!
 //! # Multiplexed pools
 //!

@@ -36,17 +36,23 @@ fn run() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     let (data_center, contact_points) = (words.next(), words.collect::<Vec<_>>());
     let data_center = data_center.ok_or("usage: readings DATA_CENTER HOST[:PORT]..")?;
-    let mut signals = Signals::new([Signal::Term, Signal::Int])?;
     smol::block_on(async {
         let readings = Readings::open(contact_points, data_center).await?;
+        // Until now a signal ends the program.
+        let mut signals = Signals::new([Signal::Term, Signal::Int])?;
         let mut lines = BufReader::new(Unblock::new(std::io::stdin())).lines();
         loop {
             let end = async {
                 signals.next().await;
                 None
             };
-            let Some(line) = lines.next().or(end).await.transpose()? else { break };
-            if let Err(failure) = execute(&readings, &line).await {
+            // A signal comes before a line that is buffered.
+            let Some(line) = end.or(lines.next()).await else { break };
+            let executed = match line {
+                Ok(line) => execute(&readings, &line).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(failure) = executed {
                 eprintln!("{failure}");
             }
         }

@@ -12,6 +12,7 @@ pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 const AGREEMENT: Duration = Duration::from_secs(30);
 /// A majority of the replicas of the local data centre: a read finds what was written before.
 const QUORUM: Parameters<'static> = Parameters::new(Consistency::LocalQuorum);
+
 /// A row of the table. The names of the fields are those of the columns.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reading {

@@ -5,7 +5,7 @@ use core::time::Duration;
 pub(crate) struct Arguments {
     /// The connection string; `None` = a fake replica set.
     pub(crate) uri: Option<String>,
-    /// With `--cassandra`, its hosts; none = fake nodes.
+    /// The hosts of `--cassandra`, which are fake nodes if there are none; `None` = MongoDB.
     pub(crate) hosts: Option<Vec<String>>,
     /// User and password for `hosts`.
     pub(crate) credential: Option<(String, String)>,
@@ -36,7 +36,7 @@ impl Arguments {
         while let Some(word) = words.next() {
             let mut number = || words.next().and_then(|value| value.parse::<u32>().ok()).filter(|value| *value > 0);
             match word.as_str() {
-                "--cassandra" => parsed.hosts = Some(Vec::new()),
+                "--cassandra" => drop(parsed.hosts.get_or_insert_default()),
                 "--user" => user = Some(words.next().ok_or("--user takes a name")?),
                 "--password" => password = Some(words.next().ok_or("--password takes a password")?),
                 "--tasks" => parsed.tasks = Some(number().ok_or("--tasks takes a number from 1")?),
@@ -45,11 +45,9 @@ impl Arguments {
                     parsed.time = Some(Duration::from_secs(seconds.into()));
                 }
                 "--serve" => {
-                    let port = words.peek().and_then(|value| value.parse().ok());
-                    if port.is_some() {
-                        words.next();
-                    }
-                    parsed.serve = Some(port.unwrap_or(0));
+                    let is_number = |value: &String| value.bytes().all(|byte| byte.is_ascii_digit());
+                    let port = words.next_if(is_number).map(|value| value.parse());
+                    parsed.serve = Some(port.unwrap_or(Ok(0)).map_err(|_| "--serve takes a port up to 65535")?);
                 }
                 "--calm" => parsed.calm = true,
                 "--help" | "-h" => return Err(USAGE.to_owned()),

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::f64::consts::PI;
 use core::time::Duration;
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -29,8 +30,9 @@ const SWELL: Duration = Duration::from_secs(4);
 const REQUESTS: u32 = 16;
 /// The interval of cancelled requests, and the time after which each is cancelled.
 const CANCEL: (Duration, Duration) = (Duration::from_millis(700), Duration::from_millis(5));
-/// The pauses of a task that the load does not need, and after a failure.
+/// The pause of a task that the load does not need.
 const IDLE: Duration = Duration::from_millis(20);
+/// The pause of a task after a failure.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Cassandra {
@@ -113,8 +115,9 @@ impl Watched for Cassandra {
 
     fn servers(&self) -> Vec<Server> {
         let nodes = self.session.cluster().map_or(Vec::new(), |cluster| cluster.nodes);
-        let node = |host: &HostStatus| nodes.iter().find(|node| node.address.to_string() == host.address);
-        self.session.hosts().iter().map(|host| server(host, node(host))).collect()
+        let nodes: HashMap<String, NodeStatus> =
+            nodes.into_iter().map(|node| (node.address.to_string(), node)).collect();
+        self.session.hosts().iter().map(|host| server(host, nodes.get(&host.address))).collect()
     }
 
     fn demo(&self) -> Option<DemoState> {
@@ -131,10 +134,14 @@ impl Watched for Cassandra {
         Some(if command == Command::Freeze { nodes.freeze() } else { nodes.kill() })
     }
 
-    fn is_well(&self, tally: &Tally, state: &State) -> bool {
+    fn shortcoming(&self, tally: &Tally, state: &State) -> Option<&'static str> {
         let resized = state.resized.unwrap_or_default();
         let has_resized = resized.grown > 0 && resized.trashed > 0 && resized.resurrected > 0;
-        tally.totals.failed == 0 && (self.nodes.is_none() || has_resized)
+        if tally.totals.failed > 0 {
+            return Some("requests failed");
+        }
+        let is_short = self.nodes.is_some() && !has_resized;
+        is_short.then_some("the pools did not grow, trash and resurrect connections: more time or tasks are needed")
     }
 
     async fn close(&self) {
@@ -143,7 +150,7 @@ impl Watched for Cassandra {
 }
 
 /// Pools that change their size within seconds: 1 to 4 connections to a host, a check for surplus
-/// ones every second, and a trashed one is closed after four. A frozen host is detected as soon.
+/// ones every second, and a trashed one is closed after four. A frozen host is detected in six.
 fn small_pools(tasks: u32) -> MuxOptions {
     let local = HostOptions {
         core_connections: 1,
@@ -157,7 +164,7 @@ fn small_pools(tasks: u32) -> MuxOptions {
         idle_timeout: Duration::from_secs(4),
         shrink_interval: Duration::from_secs(1),
         heartbeat_interval: Duration::from_secs(1),
-        heartbeat_timeout: Duration::from_secs(2),
+        heartbeat_timeout: Duration::from_secs(5),
         ..MuxOptions::DEFAULT
     }
 }
@@ -240,7 +247,7 @@ fn is_shown(event: &EventRef<'_>) -> bool {
     }
 }
 
-/// - `connections`: those of the host after the event, the ones in the trash included.
+/// - `connections`: those of the host when the event is read, the ones in the trash included.
 fn count(event: &MuxEvent, connections: usize, resized: &mut Resized) {
     if matches!(event, MuxEvent::ConnectionReady { .. }) {
         resized.opened += 1;

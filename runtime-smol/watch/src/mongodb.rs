@@ -100,8 +100,8 @@ impl Watched for MongoDb {
         Some(if command == Command::Freeze { demo.freeze() } else { demo.fail_over(now) })
     }
 
-    fn is_well(&self, tally: &Tally, _: &State) -> bool {
-        tally.last_succeeded
+    fn shortcoming(&self, tally: &Tally, _: &State) -> Option<&'static str> {
+        (!tally.last_succeeded).then_some("the last operation failed")
     }
 
     async fn close(&self) {

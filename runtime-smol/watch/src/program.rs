@@ -69,8 +69,8 @@ pub(crate) trait Watched {
     /// Does to the fake servers what the user wants. Returns what was done.
     fn obey(&mut self, now: Instant, command: Command) -> Option<String>;
 
-    /// Returns whether a run that no user has ended was a success.
-    fn is_well(&self, tally: &Tally, state: &State) -> bool;
+    /// Returns why a run that no user has ended was no success; `None` if it was.
+    fn shortcoming(&self, tally: &Tally, state: &State) -> Option<&'static str>;
 
     async fn close(&self);
 }
@@ -299,10 +299,15 @@ impl<W: Watched> Run<W> {
         );
         let connections = state.resized.map(|resized| format!("connections: {resized}"));
         let last_error = tally.last_error.take().map(|error| format!("the last error: {error}"));
-        for line in [Some(summary), connections, last_error].iter().flatten() {
+        let shortcoming = match watched.shortcoming(&tally, &state) {
+            _ if totals.succeeded == 0 => Some("no operation succeeded"),
+            found => found.filter(|_| !quit),
+        };
+        let reason = shortcoming.map(|reason| format!("not as expected: {reason}"));
+        for line in [Some(summary), connections, last_error, reason].iter().flatten() {
             // The output may be closed.
             let _ = print_line(line);
         }
-        Ok(totals.succeeded > 0 && (quit || watched.is_well(&tally, &state)))
+        Ok(shortcoming.is_none())
     }
 }

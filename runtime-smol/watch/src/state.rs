@@ -10,7 +10,7 @@ pub(crate) const SAMPLES_MAX: usize = 120;
 /// The number of events that are kept: the longest list.
 pub(crate) const EVENTS_MAX: usize = 50;
 
-/// What the surfaces call the servers of a database and their values.
+/// The words for the servers of a database and their values, on the screen, on the page and in the lines.
 #[derive(Debug)]
 pub(crate) struct Words {
     /// The fake servers.
@@ -158,7 +158,7 @@ pub(crate) struct Server {
 /// The meaning of an event, which sets its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The user or the program did this to the fake set.
+    /// The user or the program did this to the fake servers.
     Done,
     /// A server became primary.
     Primary,

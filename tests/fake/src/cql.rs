@@ -40,8 +40,8 @@
 //! are syntax errors. An [`Act::Error`] consists of a code and a message, without the additional fields
 //! of some codes. Versions before 3 and beta versions are not supported.
 //!
-//! Otherwise the same bytes have replies of the same shape as those of Cassandra 5.0, also where those are
-//! unexpected: before STARTUP, some errors are sent on stream 0; in versions 3 and 4, a request with the opcode
+//! The inputs of `tests/hosted/tests/cassandra/recording.rs` in the repository have replies of the same shape as
+//! those of Cassandra 5.0, also where those are unexpected: before STARTUP, some errors are sent on stream 0; in versions 3 and 4, a request with the opcode
 //! or the direction of a reply is not consumed, and each later read is answered by the same error; in version 5,
 //! segments are sent after a STARTUP with an unsupported `CQL_VERSION`.
 //!

@@ -171,7 +171,7 @@ impl fmt::Display for RequestError {
             Self::NoHost(hosts) => {
                 f.write_str("no host took the request")?;
                 if hosts.is_empty() {
-                    f.write_str(": the session has none that it may use; check its data center and its hosts")?;
+                    f.write_str(": no host is left that it may use; check the hosts of the request, or the data centre and the hosts of the session")?;
                 }
                 for (place, host) in hosts.iter().enumerate() {
                     write!(f, "{}{host}", if place == 0 { ": " } else { "; " })?;

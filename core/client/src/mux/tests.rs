@@ -512,7 +512,7 @@ fn errors_contain_each_host_and_its_reason() {
         (
             RequestError::NoHost(Vec::new()),
             String::from(
-                "no host took the request: the session has none that it may use; check its data center and its hosts",
+                "no host took the request: no host is left that it may use; check the hosts of the request, or the data centre and the hosts of the session",
             ),
         ),
         (

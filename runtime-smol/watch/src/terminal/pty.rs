@@ -28,7 +28,8 @@ impl Pty {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         grantpt(&master)?;
         unlockpt(&master)?;
-        // A process that had it would never find that its terminal is gone, and would wait until it is read.
+        // A process that inherits the master keeps its own terminal open: its writes then wait for a reader
+        // that has gone.
         fcntl_setfd(&master, FdFlags::CLOEXEC)?;
         let name = ptsname(&master, Vec::new())?;
         // Not as the terminal of this process, which would end with it if it leads its session.

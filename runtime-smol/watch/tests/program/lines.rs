@@ -33,6 +33,7 @@ pub(crate) fn wrong_arguments() {
         &["--serve", "65536"],
         &["127.0.0.1:9042"],
         &["--cassandra", "--calm"],
+        &["--cassandra", "--serve", "65536"],
         &["--cassandra", "127.0.0.1:x"],
         &["--cassandra", "--user", "ada", "--password", "pencil"],
         &["--cassandra", "127.0.0.1", "--user", "ada"],

@@ -1,8 +1,9 @@
 //! Frames of Cassandra's native protocol, for either side: envelopes, their compression, and the
 //! segments of version 5.
 //!
-//! Independent of the crate `poolhouse-cql`, whose sessions are tested with it: an error of one is not
-//! hidden by the same error of the other. A real node is the judge of both: see
+//! Written apart from the crate `poolhouse-cql`, whose sessions are tested with it: an error of one is not
+//! hidden by the same error of the other. Only the blocks of LZ4 and snappy are those of the same crates. A real
+//! node is the judge of both: see
 //! `tests/hosted/tests/cassandra/recording.rs` in the repository.
 //!
 //! Sections to read first: Native Protocol v5, "Frame header" and what follows it on segments and
@@ -76,7 +77,7 @@ impl Compression {
             }
             Self::Snappy => {
                 let length = snap::raw::decompress_len(sent).ok()?;
-                if length > length_max.min(sent.len() * EXPANSION_MAX) {
+                if length > length_max.min(sent.len().saturating_mul(EXPANSION_MAX)) {
                     return None;
                 }
                 snap::raw::Decoder::new().decompress_vec(sent).ok()
@@ -88,7 +89,7 @@ impl Compression {
 /// Decompresses a block of LZ4 of a known length.
 fn inflate_block(block: &[u8], length: usize) -> Option<Vec<u8>> {
     // A length that the block cannot have must not reserve memory.
-    if length > block.len() * EXPANSION_MAX {
+    if length > block.len().saturating_mul(EXPANSION_MAX) {
         return None;
     }
     if length == 0 && block.is_empty() {

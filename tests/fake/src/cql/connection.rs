@@ -71,6 +71,8 @@ struct Session<'a> {
     script: Arc<Script>,
     script_number: u64,
     stage: Stage,
+    /// Requests from now on have the framing that a STARTUP has negotiated, and so have their replies.
+    is_framed: bool,
     version: u8,
     /// An envelope could not be decoded: this is the reply to every read, if there is one.
     stuck: Option<Option<(i16, &'static str)>>,
@@ -91,6 +93,7 @@ impl<'a> Session<'a> {
             // Forces an update before the first request.
             script_number: u64::MAX,
             stage: Stage::New,
+            is_framed: false,
             version: shared.node.version,
             stuck: None,
             batch: Vec::new(),
@@ -175,6 +178,7 @@ impl<'a> Session<'a> {
             }
             let Some(kind) = RequestKind::of(envelope.header.opcode) else { continue };
             if let Next::Framed(framing) = self.handle(kind, envelope)? {
+                self.is_framed = true;
                 decoder.set_framing(framing);
             }
         }
@@ -276,7 +280,7 @@ impl<'a> Session<'a> {
         let envelopes = self.batch.split_off(start);
         self.batched -= 1;
         self.flush()?;
-        let reply = Reply { envelopes, plain: matches!(stage, Stage::New), damage: None };
+        let reply = Reply { envelopes, plain: !self.is_framed, damage: None };
         let has_effect = match act {
             Some(act) => self.perform(act, header.stream, reply)?,
             None if !text.delay.is_zero() => {
@@ -511,7 +515,7 @@ impl<'a> Session<'a> {
     }
 
     fn register(&mut self, stream: i16, mut body: Body<'_>) -> Next {
-        let count = body.short().unwrap_or_default();
+        let Some(count) = body.short() else { return self.malformed(stream, RequestKind::Register) };
         let events: Option<Vec<&str>> = (0..count).map(|_| body.string()).collect();
         if events.is_some_and(|events| events.iter().all(|event| EVENTS.contains(event))) {
             self.message(stream, opcode::READY, |_| ());

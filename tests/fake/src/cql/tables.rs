@@ -169,7 +169,7 @@ fn keyspace(name: &str) -> Row {
 /// A statement on the server's own tables.
 pub(super) enum Query<'a> {
     /// `USE keyspace`.
-    Use(&'a str),
+    Use(String),
     Rows(Rows<'a>),
 }
 
@@ -189,8 +189,11 @@ impl<'a> Query<'a> {
         let mut words = text.trim_end_matches(';').split_ascii_whitespace();
         let first = words.next().unwrap_or_default();
         if first.eq_ignore_ascii_case("use") {
-            let name = words.next().unwrap_or_default().trim_matches('"');
-            if !node.has_keyspace(name) {
+            let word = words.next().unwrap_or_default();
+            // Without quotation marks, a name has lower case.
+            let quoted = word.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            let name = quoted.map_or_else(|| word.to_ascii_lowercase(), str::to_owned);
+            if !node.has_keyspace(&name) {
                 return Err(Failure(code::INVALID, format!("keyspace {name:?} does not exist")));
             }
             return Ok(Self::Use(name));
@@ -206,7 +209,8 @@ impl<'a> Query<'a> {
         let mut columns = Vec::new();
         for column in names.concat().split(',') {
             match all.iter().find(|one| **one == column) {
-                _ if column == "*" => columns.extend_from_slice(&all),
+                // Only alone: many of them would make a long reply.
+                _ if column == "*" && columns.is_empty() => columns.extend_from_slice(&all),
                 Some(column) => columns.push(*column),
                 None => return Err(Failure(code::INVALID, format!("there is no column {column:?} in {name}"))),
             }

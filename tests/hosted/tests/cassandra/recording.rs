@@ -73,6 +73,13 @@ type Input = (&'static str, fn(&mut Client));
 const FIRST: &[Input] = &[
     ("OPTIONS", |client| client.ask(OPTIONS, &[])),
     ("STARTUP with an unknown version of CQL", |client| client.ask(STARTUP, &map(&[("CQL_VERSION", "9.9.9")]))),
+    ("STARTUP with an unknown version of CQL, then a right one in a segment", |client| {
+        client.ask(STARTUP, &map(&[("CQL_VERSION", "9.9.9")]));
+        if client.version >= 5 {
+            client.set_framing(Framing::of(client.version, None));
+        }
+        client.ask(STARTUP, &map(&[("CQL_VERSION", "3.0.0")]));
+    }),
     ("STARTUP with an old version of CQL", |client| client.ask(STARTUP, &map(&[("CQL_VERSION", "2.0.0")]))),
     ("STARTUP with a malformed version of CQL", |client| client.ask(STARTUP, &map(&[("CQL_VERSION", "tea")]))),
     ("STARTUP without a version of CQL", |client| client.ask(STARTUP, &map(&[("DRIVER_NAME", "tea")]))),
@@ -245,10 +252,13 @@ impl Client {
         self.send(Header { version: self.version, flags: 0, stream: STREAM, opcode }, body);
         let reply = self.receive();
         if opcode == STARTUP && reply.is_some_and(|(opcode, _)| opcode == READY) {
-            let framing = Framing::of(self.version, self.compression);
-            self.encoder = Encoder::new(framing);
-            self.decoder.set_framing(framing);
+            self.set_framing(Framing::of(self.version, self.compression));
         }
+    }
+
+    fn set_framing(&mut self, framing: Framing) {
+        self.encoder = Encoder::new(framing);
+        self.decoder.set_framing(framing);
     }
 
     fn query(&mut self, text: &str) {
@@ -329,7 +339,8 @@ impl Client {
 
     /// Sends no more bytes, and records all replies.
     fn end(&mut self) {
-        self.stream.shutdown(Shutdown::Write).expect("it is open");
+        // The node may have closed it already.
+        let _ = self.stream.shutdown(Shutdown::Write);
         while self.receive().is_some() {}
     }
 

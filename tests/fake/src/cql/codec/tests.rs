@@ -102,9 +102,10 @@ fn declared_lengths_beyond_the_limit_are_malformed_and_reserve_nothing() {
         let error = decoder.envelope().expect_err("it is malformed");
         assert_eq!(error, Malformed { stream: 3, reason: Reason::Length(length) });
     }
-    // A body that claims to become longer than the limit, and one than it can.
-    for length in [LENGTH_MAX + 1, LENGTH_MAX] {
-        for (compression, size) in [(Compression::Lz4, size(length)), (Compression::Snappy, vec![0xff, 0xff, 0x7f])] {
+    // A body that claims to become longer than the limit, and one that claims more than it can become.
+    let snappy = [vec![0xff, 0xff, 0x7f], vec![0x80, 0x80, 0x10]];
+    for (length, snappy) in [LENGTH_MAX + 1, LENGTH_MAX].into_iter().zip(snappy) {
+        for (compression, size) in [(Compression::Lz4, size(length)), (Compression::Snappy, snappy)] {
             let mut decoder = Decoder::new(LENGTH_MAX);
             decoder.set_framing(Framing::of(4, Some(compression)));
             decoder.push(&header.envelope(&[&size[..], &[0; 16]].concat()));
