@@ -111,7 +111,7 @@
 //!   selected last.
 //! - P60: a write without an acknowledgement succeeds once all of its bytes are written, has no reply and
 //!   no session, and is refused in a session.
-//! - P61: a request on a session is executed in a keyspace that the session had between the begin of the
+//! - P61: a request on a session is executed in a keyspace that the session had between the start of the
 //!   request and its execution. The keyspace changes when a call for it succeeds; a call that fails or is
 //!   dropped changes nothing.
 //! - P62: a session that finds its cluster has a control connection, and the nodes of the cluster as its

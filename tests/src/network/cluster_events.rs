@@ -1,6 +1,6 @@
 //! Checks of the events of a session about its cluster (P62): a node is added before any other event of
-//! it, is up then, is reported up and down alternately, and is removed once; there is one control
-//! connection at a time.
+//! it, is up then, is reported up and down alternately, and is removed once, all while there is a
+//! control connection, which is one at a time.
 
 use crate::oracle::{Checks, Violation};
 use alloc::collections::BTreeMap;
@@ -20,10 +20,12 @@ impl ClusterTrace {
         let is_right = match event {
             ClusterEvent::ControlConnected { .. } => !self.is_connected,
             ClusterEvent::OtherCluster | ClusterEvent::QueryFailed { .. } => self.is_connected,
-            ClusterEvent::NodeAdded { node } => known(node).is_none(),
-            ClusterEvent::NodeRemoved { node } | ClusterEvent::NodeChanged { node } => known(node).is_some(),
-            ClusterEvent::NodeUp { node } => known(node) == Some(false),
-            ClusterEvent::NodeDown { node } => known(node) == Some(true),
+            ClusterEvent::NodeAdded { node } => self.is_connected && known(node).is_none(),
+            ClusterEvent::NodeRemoved { node } | ClusterEvent::NodeChanged { node } => {
+                self.is_connected && known(node).is_some()
+            }
+            ClusterEvent::NodeUp { node } => self.is_connected && known(node) == Some(false),
+            ClusterEvent::NodeDown { node } => self.is_connected && known(node) == Some(true),
             _ => true,
         };
         checks.check("P62", is_right, || format!("{event}, but the nodes are {:?}", self.nodes))?;

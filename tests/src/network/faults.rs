@@ -1,7 +1,7 @@
 //! Faults, and the end of faults.
 
 use super::links::{Event, Packet};
-use super::nodes::News;
+use super::nodes::NodeChange;
 use super::plan::MS;
 use super::state::State;
 use super::truth::{Deployment, HOSTS, Way};
@@ -98,7 +98,7 @@ impl State {
             }
         }
         self.lose_primary(member);
-        self.announce(member, News::Down);
+        self.schedule_node_events(member, NodeChange::Down);
     }
 
     /// The primary is lost, and the other members notice it.
@@ -128,7 +128,7 @@ impl State {
         self.note_member(Kind::Restart, member);
         self.truth.restart(member);
         self.sync_later(member);
-        self.announce(member, News::Up);
+        self.schedule_node_events(member, NodeChange::Up);
     }
 
     fn freeze(&mut self, member: usize) {
@@ -293,7 +293,7 @@ impl State {
         for member in 0..HOSTS.len() {
             self.sync_later(member);
         }
-        self.announce(member, if joins { News::New } else { News::Removed });
+        self.schedule_node_events(member, if joins { NodeChange::New } else { NodeChange::Removed });
     }
 
     fn harm_link(&mut self, kind: Kind) {

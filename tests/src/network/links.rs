@@ -1,7 +1,7 @@
 //! The network between the client and the members: connections with their two ends, bytes in
 //! transit, and arrival times.
 
-use super::nodes::News;
+use super::nodes::NodeChange;
 use super::truth::Version;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::task::Waker;
@@ -26,7 +26,7 @@ pub(super) enum Event {
     StreamDue(u64, u64),
     Sync(usize),
     /// A member of a cluster sends an event about another one.
-    Tell(usize, usize, News),
+    NodeEvent(usize, usize, NodeChange),
     Elect,
     Fault,
     Clog(usize),
@@ -156,6 +156,12 @@ impl Network {
     pub(super) fn at(&mut self, time: u64, event: Event) {
         self.sequence += 1;
         self.events.insert((time, self.sequence), event);
+    }
+
+    /// Moves the begin of the next operations to this time.
+    pub(super) fn begin_at(&mut self, time: u64) {
+        self.events.retain(|_, event| !matches!(event, Event::Begin));
+        self.at(time, Event::Begin);
     }
 
     pub(super) fn next_time(&self) -> Option<u64> {

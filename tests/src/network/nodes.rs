@@ -1,5 +1,5 @@
-//! The nodes of a Cassandra cluster: the tables in which a member lists them as it sees them, the events
-//! that members send to connections that have registered, and the replicas of data.
+//! The nodes of a Cassandra cluster: the tables of a member with the nodes of its view, the events that
+//! members send to connections that have registered, and the replicas of data.
 //!
 //! Some rows are not of nodes, and some events are late, lost, repeated or wrong.
 
@@ -34,9 +34,9 @@ const INET: &[u16] = &[0x10];
 const MAP: &[u16] = &[0x21, 0x0d, 0x0d];
 const SET: &[u16] = &[0x22, 0x0d];
 
-/// What has happened to a node.
+/// A change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum NodeChange {
     Up,
     Down,
     New,
@@ -202,7 +202,6 @@ impl State {
         let mut found: Vec<Vec<Cell>> = others.iter().map(|&other| peer(other, is_old)).collect();
         if self.draws.nodes.below(4) == 3 {
             self.counters.count(Kind::RowLie);
-            let place = found.len();
             let mut lie = peer(self.draws.nodes.index(HOSTS.len()), is_old);
             let last = lie.len() - 1;
             match self.draws.nodes.below(4) {
@@ -215,18 +214,18 @@ impl State {
                     lie[last - 1] = text("elsewhere");
                 }
             }
-            found.insert(place, lie);
+            found.push(lie);
         }
         rows("system", if is_old { "peers" } else { "peers_v2" }, &columns, &found)
     }
 
-    /// The members of a cluster notice what has happened to one of them, and send events of it.
-    pub(super) fn announce(&mut self, about: usize, news: News) {
+    /// A node has changed: the other members of the cluster send events of it, each at its own time.
+    pub(super) fn schedule_node_events(&mut self, about: usize, change: NodeChange) {
         if !self.plan.cluster.discovers {
             return;
         }
-        for teller in self.truth.config.clone() {
-            if teller == about {
+        for sender in self.truth.config.clone() {
+            if sender == about {
                 continue;
             }
             let draws = &mut self.draws.nodes;
@@ -241,36 +240,36 @@ impl State {
                 self.counters.count(kind);
             }
             for _ in 0..times {
-                self.net.at(self.now + delay, Event::Tell(teller, about, news));
+                self.net.at(self.now + delay, Event::NodeEvent(sender, about, change));
             }
         }
     }
 
     /// A member sends an event to the connections that have registered.
-    pub(super) fn tell(&mut self, teller: usize, about: usize, news: News) {
-        let known = &self.truth.members[teller];
+    pub(super) fn send_node_event(&mut self, sender: usize, about: usize, change: NodeChange) {
+        let known = &self.truth.members[sender];
         if !known.is_running() {
             return;
         }
         let lies = !self.peace && self.draws.nodes.below(8) == 7;
         let registered = |id: &u64| self.net.links[id].far.is_registered;
-        let links: Vec<u64> = self.net.of_member(teller).into_iter().filter(registered).collect();
+        let links: Vec<u64> = self.net.of_member(sender).into_iter().filter(registered).collect();
         for id in links {
             self.counters.count(Kind::EventSent);
-            let (kind, change) = match news {
-                News::Up => ("STATUS_CHANGE", "UP"),
-                News::Down => ("STATUS_CHANGE", "DOWN"),
-                News::New => ("TOPOLOGY_CHANGE", "NEW_NODE"),
-                News::Removed => ("TOPOLOGY_CHANGE", "REMOVED_NODE"),
+            let (kind, name) = match change {
+                NodeChange::Up => ("STATUS_CHANGE", "UP"),
+                NodeChange::Down => ("STATUS_CHANGE", "DOWN"),
+                NodeChange::New => ("TOPOLOGY_CHANGE", "NEW_NODE"),
+                NodeChange::Removed => ("TOPOLOGY_CHANGE", "REMOVED_NODE"),
             };
-            self.send_event(id, kind, change, address_of(about));
+            self.send_event(id, kind, name, address_of(about));
             if lies {
                 self.counters.count(Kind::EventLie);
-                let nobody = SocketAddr::from((Ipv4Addr::new(10, 9, 9, 9), PORT));
+                let stranger = SocketAddr::from((Ipv4Addr::new(10, 9, 9, 9), PORT));
                 let changes = ["UP", "DOWN", "NEW_NODE", "REMOVED_NODE", "SIDEWAYS"];
                 let kinds = ["STATUS_CHANGE", "TOPOLOGY_CHANGE", "WEATHER_CHANGE"];
-                let (kind, change) = (self.draws.nodes.one_of(&kinds), self.draws.nodes.one_of(&changes));
-                self.send_event(id, kind, change, nobody);
+                let (kind, name) = (self.draws.nodes.one_of(&kinds), self.draws.nodes.one_of(&changes));
+                self.send_event(id, kind, name, stranger);
             }
         }
     }

@@ -55,10 +55,8 @@ impl Simulation {
             state.keyspace_calls = u32::try_from(calls).unwrap_or(u32::MAX);
             // They may wait for a server that is dead, and request checks of it.
             is_awaited = state.operations.values().any(|operation| operation.is_remote);
-            if state.truth.deployment == Deployment::Cluster {
-                // The next operation would begin after the long interval until now.
-                state.net.at(state.now, Event::Begin);
-            }
+            // They would begin after the long interval of before.
+            state.net.begin_at(state.now);
             state.shedding = state.draw_shedding();
             if state.shedding.is_some() {
                 state.note(Kind::Shedding, 0);
@@ -215,6 +213,13 @@ impl Simulation {
                         assert!(is_right, "P1: {sockets} sockets of n{member} are open, but {host:?}");
                         assert_eq!(queued, 0, "P43: requests stay in the queue: {host:?}");
                     }
+                    let links = state.net.links.values();
+                    let controls = links.clone().filter(|link| link.far.is_registered).count();
+                    let discovers = usize::from(state.plan.cluster.discovers);
+                    assert_eq!(controls, discovers, "P1: control connections");
+                    let is_of_host = |member: usize| hosts.iter().any(|host| member_of(&host.address) == member);
+                    let stray = links.filter(|link| !link.far.is_registered && !is_of_host(link.member)).count();
+                    assert_eq!(stray, 0, "P1: connections to members that are no hosts");
                 });
                 return;
             }
