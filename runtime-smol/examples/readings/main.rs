@@ -46,7 +46,7 @@ fn run() -> Result<(), Failure> {
                 signals.next().await;
                 None
             };
-            // A signal comes before a line that is buffered.
+            // A signal takes precedence over a buffered line.
             let Some(line) = end.or(lines.next()).await else { break };
             let executed = match line {
                 Ok(line) => execute(&readings, &line).await,

@@ -158,7 +158,7 @@ impl Network {
         self.events.insert((time, self.sequence), event);
     }
 
-    /// Moves the begin of the next operations to this time.
+    /// Moves the start of the next operations to this time.
     pub(super) fn begin_at(&mut self, time: u64) {
         self.events.retain(|_, event| !matches!(event, Event::Begin));
         self.at(time, Event::Begin);
