@@ -26,7 +26,7 @@ pub(super) enum Event {
     StreamDue(u64, u64),
     Sync(usize),
     /// A member of a cluster sends an event about another one.
-    NodeEvent(usize, usize, NodeChange),
+    NodeChange(usize, usize, NodeChange),
     Elect,
     Fault,
     Clog(usize),

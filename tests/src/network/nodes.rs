@@ -240,7 +240,7 @@ impl State {
                 self.counters.count(kind);
             }
             for _ in 0..times {
-                self.net.at(self.now + delay, Event::NodeEvent(sender, about, change));
+                self.net.at(self.now + delay, Event::NodeChange(sender, about, change));
             }
         }
     }

@@ -528,7 +528,7 @@ impl State {
                     self.changed(member);
                 }
             }
-            Event::NodeEvent(sender, about, change) => self.send_node_event(sender, about, change),
+            Event::NodeChange(sender, about, change) => self.send_node_event(sender, about, change),
             Event::Elect => self.elect(),
             Event::Fault => self.fault(),
             Event::Clog(member) => self.clog(member),
