@@ -146,8 +146,8 @@ impl<M: Manager, P: Platform> Pool<M, P> {
     ///
     /// [`PoolError`](poolhouse_driver::pool::PoolError): a connection could not be opened, the time
     /// limit has passed, or the pool is closed.
-    pub async fn get(&self) -> Result<Pooled<M, P>, PoolError<M::Error>> {
-        Core::get_from(Arc::clone(&self.inner.core)).await
+    pub fn get(&self) -> impl Future<Output = Result<Pooled<M, P>, PoolError<M::Error>>> {
+        Core::get_from(Arc::clone(&self.inner.core))
     }
 
     /// Checks out a connection that is available now, without a check ([`Manager::check`]).

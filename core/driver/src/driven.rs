@@ -124,8 +124,8 @@ impl<C> Effect<C> {
     }
 }
 
-/// The next two effects. Most changes have one: the empty second slot shows this without taking the
-/// lock again.
+/// Room for the next two effects. Most changes have one: the empty second slot shows this without
+/// taking the lock again.
 pub(super) type Effects<C> = [Option<Effect<C>>; 2];
 
 impl<M: Memory, C, K> Driven<M, C, K> {
@@ -170,19 +170,21 @@ impl<M: Memory, C, K> Driven<M, C, K> {
         !self.unsettled
     }
 
-    /// Returns the next effects of the changes so far.
+    /// Moves the next effects of the changes so far into `effects`, which are empty.
     #[inline(never)]
-    fn effects(&mut self) -> Effects<C> {
-        let first = self.effect();
-        let second = if first.is_some() { self.effect() } else { None };
+    fn take_effects(&mut self, effects: &mut Effects<C>) {
+        let [first, second] = effects;
+        self.take_effect(first);
+        if first.is_some() {
+            self.take_effect(second);
+        }
         self.unsettled = second.is_some();
-        [first, second]
     }
 
-    /// Returns the next effect of the changes so far.
-    fn effect(&mut self) -> Option<Effect<C>> {
+    /// Moves the next effect of the changes so far, if there is one, into `place`, which is empty.
+    fn take_effect(&mut self, place: &mut Option<Effect<C>>) {
         while let Some(action) = self.pool.poll_prompt() {
-            let found = match action {
+            *place = match action {
                 PoolAction::Wake(id) => {
                     self.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take).map(Effect::Wake)
                 }
@@ -193,16 +195,21 @@ impl<M: Memory, C, K> Driven<M, C, K> {
                 }),
                 PoolAction::Establish(_) => None,
             };
-            if found.is_some() {
-                return found;
+            if place.is_some() {
+                return;
             }
         }
+        *place = self.next_to_wake().map(Effect::Wake);
+    }
+
+    /// Takes the waker of the next task that has work after the changes so far.
+    fn next_to_wake(&mut self) -> Option<Waker> {
         if let Some(waker) = self.take_warmer() {
-            return Some(Effect::Wake(waker));
+            return Some(waker);
         }
         if let Some(place) = &mut self.overdue {
             if let Some(waker) = take_from(self.conn_slots.slots_mut(), place, ConnSlot::take_overdue) {
-                return Some(Effect::Wake(waker));
+                return Some(waker);
             }
             self.overdue = None;
         }
@@ -211,17 +218,17 @@ impl<M: Memory, C, K> Driven<M, C, K> {
             // their own timers.
             let timed = |slot: &mut ConnSlot<C, K>| slot.deadline.take().and(slot.waker.take());
             if let Some(waker) = take_from(self.conn_slots.slots_mut(), &mut self.closing, timed) {
-                return Some(Effect::Wake(waker));
+                return Some(waker);
             }
-            return self.call_worker().or_else(|| self.clock.take()).map(Effect::Wake);
+            return self.call_worker().or_else(|| self.clock.take());
         }
         if self.pool.owed_establish_count() > self.called {
             if let Some(waker) = self.call_worker() {
-                return Some(Effect::Wake(waker));
+                return Some(waker);
             }
         }
         if self.clock.is_some() && is_earlier(self.timeout(), self.armed) {
-            return self.clock.take().map(Effect::Wake);
+            return self.clock.take();
         }
         None
     }
@@ -389,16 +396,16 @@ pub(super) trait Drive {
     #[inline]
     fn step<T>(&self, change: impl FnOnce(&mut DrivenOf<Self>, &mut Tap<'_, EventsOf<Self>>) -> T) -> T {
         let mut tap = Tap::of_server(self.events(), self.name());
-        let mut effects = None;
+        let mut effects = [None, None];
         let result = self.with(|state| {
             let result = change(state, &mut tap);
             if !state.is_settled() {
-                effects = Some(state.effects());
+                state.take_effects(&mut effects);
             }
             result
         });
-        if let Some(effects) = effects {
-            self.run_effects(effects);
+        if effects[0].is_some() {
+            self.run_effects(&mut effects);
         }
         if tap.is_active() {
             self.events().deliver();
@@ -407,17 +414,17 @@ pub(super) trait Drive {
     }
 
     #[inline(never)]
-    fn run_effects(&self, mut effects: Effects<Self::Connection>) {
+    fn run_effects(&self, effects: &mut Effects<Self::Connection>) {
         let run = |effect: Effect<Self::Connection>| {
             // Wakers and sockets run foreign code: a panic there must not lose the result of the step.
             let _ = Self::Runtime::contain(|| effect.run());
         };
         loop {
             let [first, second] = effects;
-            first.map(run);
-            let Some(second) = second else { break };
+            first.take().map(run);
+            let Some(second) = second.take() else { break };
             run(second);
-            effects = self.with(Driven::effects);
+            self.with(|state| state.take_effects(effects));
         }
     }
 

@@ -29,7 +29,7 @@ pub use error::PoolError;
 pub use options::{Config, Options};
 pub use pooled::Pooled;
 
-use super::driven::{Begun, Drive, Driven, DrivenOf};
+use super::driven::{Begun, Claimed, Drive, Driven, DrivenOf};
 use super::event::{Publish, Tap};
 use super::runtime::{BaseRuntime, Lock as _, Locked, register};
 use super::server::PoolSnapshot;
@@ -37,7 +37,8 @@ use core::cell::Cell;
 use core::fmt;
 use core::future::poll_fn;
 use core::ops::Deref;
-use core::task::{Poll, Waker};
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::pool::{self as machine, CheckOutError, Clear, Health, Lease, Memory, PoolId, PoolState, WaiterId};
 use poolhouse_core::storage::Store;
@@ -89,6 +90,9 @@ pub(super) type Held<C> = Conn<C>;
 
 pub(super) struct Conn<C> {
     connection: C,
+    /// While the connection is checked out. It lies here and not in [`Pooled`], so that futures
+    /// return a small value.
+    lease: Option<Lease>,
     /// Whether no check-out has had the connection.
     is_fresh: bool,
     /// Whether the connection must not be used again.
@@ -96,7 +100,7 @@ pub(super) struct Conn<C> {
 }
 
 fn hold<C>(connection: C) -> Held<C> {
-    let conn = Conn { connection, is_fresh: true, is_broken: false };
+    let conn = Conn { connection, lease: None, is_fresh: true, is_broken: false };
     #[cfg(feature = "alloc")]
     let conn = alloc::boxed::Box::new(conn);
     conn
@@ -227,24 +231,36 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     where
         H: Deref<Target = Self> + Clone,
     {
+        let limit = pool.config.options().wait_timeout;
+        // The end of the wait, once the check-out waits.
+        let deadline = Cell::new(None);
         loop {
             pool.check_fork()?;
-            // When the check-out began to wait.
-            let begun_at = Cell::new(None);
-            let clock = || {
-                let now = pool.runtime.now();
-                begun_at.set(Some(now));
-                now
+            // Returns the earlier end after a clear. At first `None`: the machine applies the same limit.
+            let kept = |now: Instant| deadline.replace(deadline.get().or_else(|| Some(now.saturating_add(limit?))));
+            let outcome = match pool.check_out(|| pool.runtime.now(), kept) {
+                Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
+                Ok(Begun::Queued(id)) => Waiting { pool: &*pool, id: Some(id), is_registered: false }.await,
+                Err(error) => Err(error),
             };
-            let (connection, lease) = match pool.check_out(clock, |_| None) {
-                Ok(Begun::Granted(connection, lease)) => (connection, lease),
-                begun => pool.wait(begun, begun_at.get()).await?,
-            };
-            let mut pooled = Pooled::new(pool, lease, connection);
-            if pooled.is_usable().await {
-                return Ok(pooled);
+            match outcome {
+                Ok((connection, lease)) => {
+                    let mut pooled = Pooled::new(pool, lease, connection);
+                    if pooled.is_usable().await {
+                        return Ok(pooled);
+                    }
+                    pool = pooled.pool().clone();
+                    deadline.set(None);
+                }
+                // `Pool::clear` fails the waiters of the machine. They wait again, in the order in
+                // which their tasks are polled.
+                Err(CheckOutError::PoolCleared { .. }) if !pool.is_closed() => {}
+                Err(error) => {
+                    // In the child of a fork the lock may be held by a thread that does not exist.
+                    pool.check_fork()?;
+                    return Err(pool.explain(error));
+                }
             }
-            pool = pooled.pool().clone();
         }
     }
 
@@ -274,38 +290,6 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
                 Err(PoolError::Busy { waiting: 0 })
             }
             Err(error) => Err(pool.explain(error)),
-        }
-    }
-
-    /// The outcome of a check-out that was not granted a connection at once.
-    ///
-    /// - `begun_at`: when it began to wait.
-    async fn wait(
-        &self,
-        mut begun: Result<Begun<Held<M::Connection>>, CheckOutError>,
-        begun_at: Option<Instant>,
-    ) -> Result<(Option<Held<M::Connection>>, Lease), PoolError<M::Error>> {
-        loop {
-            let outcome = match begun {
-                Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
-                Ok(Begun::Queued(id)) => Waiting { pool: self, id: Some(id) }.outcome().await,
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(granted) => return Ok(granted),
-                // `Pool::clear` fails the waiters of the machine. They wait again, in the order in
-                // which their tasks are polled.
-                Err(CheckOutError::PoolCleared { .. }) if !self.is_closed() => {
-                    let limit = self.config.options().wait_timeout;
-                    let deadline = limit.and_then(|limit| Some(begun_at?.saturating_add(limit)));
-                    begun = self.check_out(|| self.runtime.now(), |_| deadline);
-                }
-                Err(error) => {
-                    // In the child of a fork the lock may be held by a thread that does not exist.
-                    self.check_fork()?;
-                    return Err(self.explain(error));
-                }
-            }
         }
     }
 
@@ -353,6 +337,22 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             debug_assert!(cleared.is_ok(), "the pool has no services");
             state.pool.ready(now, observer);
         });
+    }
+
+    /// Returns a lease, and its connection unless it was detached.
+    fn give_back(&self, lease: Lease, connection: &mut Option<Held<M::Connection>>) {
+        if self.runtime.is_forked() {
+            // In the child of a fork the connection belongs to the parent, also its socket.
+            core::mem::forget(connection.take());
+            return;
+        }
+        let is_broken = connection.as_ref().is_none_or(|conn| {
+            conn.is_broken || R::contain(|| self.manager.is_broken(&conn.connection)).unwrap_or(true)
+        });
+        let health = if is_broken { Health::Broken(Cause::Other) } else { Health::Healthy };
+        if self.check_in(|| self.runtime.now(), lease, connection, health) {
+            self.wake_closers();
+        }
     }
 
     /// Changes the maximum number of connections. Surplus connections are closed: available ones at
@@ -426,29 +426,28 @@ impl<M: Manager, R: BaseRuntime> State<M, R> {
     }
 }
 
-/// A check-out that waits; cancelled on drop.
+/// A check-out that waits, and its outcome; cancelled on drop.
 struct Waiting<'p, M: Manager, R: BaseRuntime> {
     pool: &'p Pool<M, R>,
     /// `None` once the outcome was taken.
     id: Option<WaiterId>,
+    is_registered: bool,
 }
 
-impl<M: Manager, R: BaseRuntime> Waiting<'_, M, R> {
-    async fn outcome(mut self) -> Result<(Option<Held<M::Connection>>, Lease), CheckOutError> {
-        let mut is_registered = false;
-        poll_fn(|context| {
-            // In the child of a fork no outcome is ever decided.
-            let Some(id) = self.id.filter(|_| !self.pool.runtime.is_forked()) else {
-                return Poll::Ready(Err(CheckOutError::Cancelled));
-            };
-            let claimed = self.pool.poll_claim(id, context.waker(), is_registered);
-            is_registered = true;
-            if claimed.is_ready() {
-                self.id = None;
-            }
-            claimed
-        })
-        .await
+impl<M: Manager, R: BaseRuntime> Future for Waiting<'_, M, R> {
+    type Output = Claimed<Held<M::Connection>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // In the child of a fork no outcome is ever decided.
+        let Some(id) = self.id.filter(|_| !self.pool.runtime.is_forked()) else {
+            return Poll::Ready(Err(CheckOutError::Cancelled));
+        };
+        let claimed = self.pool.poll_claim(id, context.waker(), self.is_registered);
+        self.is_registered = true;
+        if claimed.is_ready() {
+            self.id = None;
+        }
+        claimed
     }
 }
 

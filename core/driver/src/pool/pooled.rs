@@ -1,12 +1,11 @@
 //! A connection that is checked out.
 
-use super::{BaseRuntime, Conn, Drive, Health, Held, Lease, Manager, Pool};
+use super::{BaseRuntime, Conn, Held, Lease, Manager, Pool};
 use core::fmt;
 use core::future::poll_fn;
 use core::ops::{Deref, DerefMut};
 use core::pin::pin;
 use core::task::Poll;
-use poolhouse_core::Cause;
 
 /// A connection that is checked out, for the exclusive use of its owner. Dropping it returns it to
 /// its pool.
@@ -16,16 +15,18 @@ use poolhouse_core::Cause;
 pub struct Pooled<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> {
     pool: H,
     /// `None` once the connection was returned.
-    lease: Option<Lease>,
-    /// `None` once the connection was returned.
     connection: Option<Held<M::Connection>>,
 }
 
 impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> {
     #[inline]
-    pub(super) fn new(pool: H, lease: Lease, connection: Option<Held<M::Connection>>) -> Self {
+    pub(super) fn new(pool: H, lease: Lease, mut connection: Option<Held<M::Connection>>) -> Self {
         debug_assert!(connection.is_some(), "a granted connection is in its slot");
-        Self { pool, lease: Some(lease), connection }
+        match &mut connection {
+            Some(conn) => conn.lease = Some(lease),
+            None => pool.give_back(lease, &mut None),
+        }
+        Self { pool, connection }
     }
 
     /// The pool.
@@ -43,7 +44,10 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> 
     /// Removes the connection from the pool, which may open another one for it.
     #[must_use]
     pub fn detach(mut self) -> M::Connection {
-        let Some(held) = self.connection.take() else { unreachable!("only drop takes the connection") };
+        let Some(mut held) = self.connection.take() else { unreachable!("only drop takes the connection") };
+        if let Some(lease) = held.lease.take() {
+            self.pool.give_back(lease, &mut None);
+        }
         #[cfg(feature = "alloc")]
         let held = *held;
         held.connection
@@ -106,21 +110,11 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> DerefMut for Poo
 }
 
 impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Drop for Pooled<M, R, H> {
+    #[inline]
     fn drop(&mut self) {
-        let Self { pool, lease, connection } = self;
-        let Some(lease) = lease.take() else { return };
-        if pool.runtime.is_forked() {
-            // In the child of a fork the connection belongs to the parent, also its socket.
-            core::mem::forget(connection.take());
-            return;
-        }
-        let manager = &pool.manager;
-        let is_broken = connection
-            .as_ref()
-            .is_none_or(|conn| conn.is_broken || R::contain(|| manager.is_broken(&conn.connection)).unwrap_or(true));
-        let health = if is_broken { Health::Broken(Cause::Other) } else { Health::Healthy };
-        if pool.check_in(|| pool.runtime.now(), lease, connection, health) {
-            pool.wake_closers();
+        let Self { pool, connection } = self;
+        if let Some(lease) = connection.as_mut().and_then(|conn| conn.lease.take()) {
+            pool.give_back(lease, connection);
         }
     }
 }
