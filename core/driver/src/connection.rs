@@ -16,10 +16,9 @@ use core::future::poll_fn;
 use core::ops::Range;
 use core::task::Poll;
 use embedded_io_async::{ErrorType, Read, Write};
-#[cfg(feature = "alloc")]
-use poolhouse_core::Instant;
+use poolhouse_core::pool::Lease;
 use poolhouse_core::storage::Full;
-use poolhouse_core::{Cause, Reason};
+use poolhouse_core::{Cause, Instant, Reason};
 use poolhouse_wire::bson::RawDocument;
 #[cfg(feature = "alloc")]
 use poolhouse_wire::command::CommandReply;
@@ -118,6 +117,13 @@ impl core::error::Error for ExchangeError {
 
 /// A connected socket. Its owner has exclusive access.
 pub(super) struct Connection<R: Runtime> {
+    /// While the connection is checked out. This field and the next two are not in the
+    /// [`Guard`](super::Guard), so that futures return a small value.
+    pub(super) lease: Option<Lease>,
+    /// The deadline of operations of the owner.
+    pub(super) deadline: Option<Instant>,
+    /// Why the connection must be closed when it is returned.
+    pub(super) broken: Option<Cause>,
     stream: R::Stream,
     /// The first `received` bytes are received data.
     input: R::Buffer,
@@ -200,6 +206,9 @@ const KEEP_BYTES_MAX: usize = 256 * 1024;
 impl<R: Runtime> Connection<R> {
     pub(super) fn new(stream: R::Stream, input: R::Buffer, output: R::Buffer) -> Self {
         Self {
+            lease: None,
+            deadline: None,
+            broken: None,
             stream,
             input,
             received: 0,
@@ -217,6 +226,12 @@ impl<R: Runtime> Connection<R> {
             #[cfg(feature = "alloc")]
             operation_id: 0,
         }
+    }
+
+    /// Prepares the connection for its next owner.
+    #[inline]
+    pub(super) fn lend(&mut self, lease: Lease, deadline: Option<Instant>) {
+        (self.lease, self.deadline) = (Some(lease), deadline);
     }
 
     /// The message of the last command.

@@ -127,6 +127,9 @@ impl core::error::Error for CheckOutFailure {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
+// The variant is a whole word: processors stall when a word is loaded that was stored in parts, and
+// check-outs return this type.
+#[repr(usize)]
 pub enum OperationError {
     /// No suitable server was found in time, or none can be found. Contains the topology at that
     /// time.
