@@ -168,6 +168,22 @@
 //!   specifications
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
+#[cfg(all(
+    feature = "edge",
+    any(
+        target_os = "android",
+        target_os = "dragonfly",
+        target_os = "freebsd",
+        target_os = "ios",
+        target_os = "linux",
+        target_os = "macos",
+        target_os = "netbsd",
+        target_os = "openbsd",
+    )
+))]
+pub mod edge;
 mod platform;
 
 pub use platform::Smol;
