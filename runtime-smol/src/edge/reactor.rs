@@ -140,7 +140,7 @@ impl Reactor {
         let mut tasks = Box::pin(self.executor.run(pending::<()>()));
         let (mut events, mut reported, mut due) = (Events::with_capacity(EVENTS_MAX), Vec::new(), Vec::new());
         loop {
-            bell.is_rung.store(false, Ordering::SeqCst);
+            bell.is_rung.swap(false, Ordering::SeqCst);
             if contain(|| tasks.as_mut().poll(&mut Context::from_waker(&waker))).is_none() {
                 // A task has panicked; the others go on.
                 tasks = Box::pin(self.executor.run(pending()));
@@ -164,7 +164,8 @@ impl Reactor {
             });
             for (source, event) in reported.drain(..).zip(&events) {
                 if let Some(source) = source {
-                    source.add(event);
+                    // The last handle of a socket that was dropped meanwhile drops its wakers.
+                    let _ = contain(move || source.add(event));
                 }
             }
         }
