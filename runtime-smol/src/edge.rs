@@ -31,20 +31,26 @@
 //!
 //! # When to use it
 //!
-//! For many small commands, where system calls are most of the client's work. System calls for a
-//! `ping`, measured with `strace -c -f` on Linux, a real server and 10 connections:
+//! For tasks that send many small commands to MongoDB, with [`spawn`]: system calls are most of the
+//! client's work then. With tasks of any other executor, `Edge` is slower than `Smol`, because each
+//! reply has to wake another thread. A session of Cassandra gains nothing: its tasks, which read the
+//! replies, run on smol's executor, and one read returns many replies.
 //!
-//! | | 1 task | 10 tasks | 100 tasks |
+//! On Linux, with 10 connections, both processes on a core of their own:
+//!
+//! | `ping` | 1 task | 10 tasks | 100 tasks |
 //! |---|---|---|---|
-//! | `Smol` | 7.8 | 6.2 | 5.8 |
-//! | `Edge`, tasks by `smol::spawn` | 5.0 | 3.0 | 2.9 |
+//! | system calls by `strace -c -f` on a mongod: `Smol` | 7.8 | 6.2 | 5.8 |
 //! | `Edge`, tasks by [`spawn`] | 3.0 | 2.1 | 2.4 |
+//! | `Edge`, tasks by `smol::spawn` | 5.0 | 3.0 | 2.9 |
+//! | commands a second on a fast fake server, `Smol` = 1: `Edge`, [`spawn`] | 1.02 | 1.21 | 1.07 |
+//! | `Edge`, `smol::spawn` | 0.89 | 0.72 | 0.76 |
+//! | processor time for a command, `Smol` = 1: `Edge`, [`spawn`] | 0.90 | 0.86 | 0.85 |
+//! | `Edge`, `smol::spawn` | 1.12 | 1.36 | 1.25 |
 //!
 //! # Costs
 //!
 //! - A thread, and a descriptor of the system with two copies. They stay until the process ends.
-//! - A task of another thread is woken across threads: with tasks by `smol::spawn`, the time of the
-//!   processor for a command is about that of `Smol`.
 //! - On Linux, timers are up to 1 ms late; those of `Smol` are not.
 //!
 //! The module exists on Linux, Android, macOS, iOS and the BSDs.
@@ -72,12 +78,6 @@ use std::sync::Mutex;
 
 /// A client on the edge-triggered reactor: see [`poolhouse_client::Client`].
 pub type Client = poolhouse_client::Client<Edge>;
-
-/// A session on the edge-triggered reactor: see [`poolhouse_client::mux::Session`].
-///
-/// Spawn the tasks that use it with `smol::spawn`: the session's own tasks, which read the replies, run
-/// there.
-pub type Session = poolhouse_client::mux::Session<Edge>;
 
 /// Runs a task on the thread of the reactor.
 ///
