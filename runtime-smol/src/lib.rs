@@ -147,6 +147,7 @@
 //! | `zstd` | | compression by zstd for MongoDB; requires a C compiler |
 //! | `tracing` | | log messages of pools, topology and heartbeats |
 //! | `metrics` | | metrics of pools with OpenTelemetry's names |
+//! | `edge` | | the module `edge`: a platform with fewer system calls for each command |
 //!
 //! # Guides
 //!

@@ -33,24 +33,20 @@ impl Readiness {
         Self(Lock::new(State::default()))
     }
 
-    /// Takes the news. If there is none, wakes the task once there is. Only the task that has polled
-    /// last is remembered; it replaces another, which is woken to poll again.
+    /// Takes the news. If there is none, the task is woken once there is. Only the task that has
+    /// polled last is woken.
     pub(crate) fn poll_take(&self, context: &Context<'_>) -> Poll<News> {
         if let Some(news) = self.0.with(|state| state.news.take()) {
             return Poll::Ready(news);
         }
         // Cloned and dropped without the lock, because a waker may call anything.
         let waker = context.waker().clone();
-        let (news, other) = self.0.with(|state| match state.news.take() {
+        let (news, unused) = self.0.with(|state| match state.news.take() {
             None => (None, state.waiting.replace(waker)),
             news @ Some(_) => (news, Some(waker)),
         });
-        match (news, other) {
-            (Some(news), _) => return Poll::Ready(news),
-            (None, Some(other)) if !other.will_wake(context.waker()) => other.wake(),
-            (None, _) => {}
-        }
-        Poll::Pending
+        drop(unused);
+        news.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Adds news, and wakes the task that waits. Catches a panic of its waker.

@@ -10,7 +10,8 @@ use smol::io::{AsyncRead, AsyncWrite};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
-/// A socket of the platform [`Edge`](super::Edge). Dropping it closes it.
+/// A socket of the platform [`Edge`](super::Edge). Dropping it closes it. One task at a time may read
+/// or receive, and one may write or send: of several that wait, only the last is woken.
 pub struct Socket<S: AsFd> {
     io: S,
     source: Arc<Source>,

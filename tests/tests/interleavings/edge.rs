@@ -4,9 +4,10 @@
 mod readiness;
 
 use super::engine;
-use super::model::{Depth, Turnstile as Mutex, explore, join, lock, task};
+use super::model::{Boxed, Depth, Turnstile as Mutex, explore, join, lock, poll, task};
 use alloc::sync::Arc;
 use core::future::poll_fn;
+use core::task::Poll;
 use readiness::{News, Readiness};
 
 /// A direction of a socket, which the system fills.
@@ -82,27 +83,28 @@ fn bytes_and_end_that_arrive_during_a_read_are_reported_to_the_next() {
     assert_eq!(outcomes, ["one read", "two reads"]);
 }
 
-/// The datagrams of a socket that two tasks share. A task receives one at a time.
+/// The waker of its first executor has no effect any more.
 #[test]
-fn two_tasks_receive_each_a_datagram() {
-    explore("two receivers of an edge-triggered socket", Depth::AllInTime, || {
+fn bytes_are_read_by_a_task_that_has_moved() {
+    let outcomes = explore("a reader of an edge-triggered stream moves to another executor", Depth::All, || {
         let socket = Socket::new();
-        let receivers = [(); 2].map(|()| {
-            let socket = Arc::clone(&socket);
-            task(async move {
-                loop {
-                    let news = poll_fn(|context| socket.readiness.poll_take(context)).await;
-                    if socket.receive(1).is_some() {
-                        socket.readiness.add(news);
-                        break;
-                    }
+        let stream = Arc::clone(&socket);
+        let system = engine::spawn(move || socket.deliver());
+        let mut reader: Boxed<_> = Box::pin(async move {
+            loop {
+                poll_fn(|context| stream.readiness.poll_take(context)).await;
+                if let Some(length) = stream.receive(8) {
+                    break length;
                 }
-            })
+            }
         });
-        (0..2).for_each(|_| socket.deliver());
-        for receiver in receivers {
-            join(receiver);
-        }
-        "both"
+        let (length, outcome) = match poll(&mut reader) {
+            Poll::Ready(length) => (length, "read at once"),
+            Poll::Pending => (join(task(reader)), "read by another executor"),
+        };
+        assert_eq!(length, 1);
+        join(system);
+        outcome
     });
+    assert_eq!(outcomes, ["read at once", "read by another executor"]);
 }
