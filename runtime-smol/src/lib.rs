@@ -147,6 +147,7 @@
 //! | `zstd` | | compression by zstd for MongoDB; requires a C compiler |
 //! | `tracing` | | log messages of pools, topology and heartbeats |
 //! | `metrics` | | metrics of pools with OpenTelemetry's names |
+//! | `edge` | | the module `edge`: a platform with fewer system calls for each command |
 //!
 //! # Guides
 //!
@@ -168,6 +169,22 @@
 //!   specifications
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
+#[cfg(all(
+    feature = "edge",
+    any(
+        target_os = "android",
+        target_os = "dragonfly",
+        target_os = "freebsd",
+        target_os = "ios",
+        target_os = "linux",
+        target_os = "macos",
+        target_os = "netbsd",
+        target_os = "openbsd",
+    )
+))]
+pub mod edge;
 mod platform;
 
 pub use platform::Smol;

@@ -20,6 +20,8 @@ extern crate alloc;
 mod bench;
 #[path = "interleavings/clocks.rs"]
 mod clocks;
+#[path = "interleavings/edge.rs"]
+mod edge;
 #[path = "interleavings/ending.rs"]
 mod ending;
 #[path = "schedules/engine.rs"]

@@ -1,6 +1,6 @@
-//! `ping` by complete clients on one loopback server in a separate process: Poolhouse on smol, the
-//! official driver on tokio, libmongoc on threads, and bare sockets of async-io, at 1, 10 and 100
-//! tasks over 10 connections.
+//! `ping` by complete clients on one loopback server in a separate process: Poolhouse on smol and on its
+//! edge-triggered platform, the official driver on tokio, libmongoc on threads, and bare sockets of
+//! async-io, at 1, 10 and 100 tasks over 10 connections.
 
 mod actors;
 pub(crate) mod libmongoc;
@@ -26,6 +26,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
     }
     section.note("The floor is one socket for each task if there are enough sockets; otherwise tasks share sockets through a channel.");
     section.note("libmongoc runs each task on a separate thread, regardless of the number of threads of the others.");
+    section.note("The tasks of the edge-triggered client run on the one thread of its reactor, regardless of the number of threads of the others.");
     section.note("Allocations are those of all threads of the client's process; those of libmongoc are not counted.");
     section
 }

@@ -39,6 +39,7 @@ const KINDS: [Kind; 2] = [
             ("poolhouse-smol", || build::own("mongo-poolhouse")),
             ("mongodb on tokio", || build::own("mongo-official")),
             ("poolhouse-smol, 10 connections", || build::own("mongo-poolhouse-10")),
+            ("poolhouse-smol, edge-triggered, 10 connections", || build::own("mongo-poolhouse-edge-10")),
             ("libmongoc", || build::c("mongo")),
             ("mongo-driver (Go)", || build::go("mongo")),
             ("mongodb-driver-sync (Java)", || build::java("Mongo")),
@@ -77,7 +78,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
         section.note("Without the cores 0 and 1 and taskset, no process is pinned to a core.");
     }
     section.note("Pinned: the server runs on one core, and the clients on another one. All clients have the default options of their drivers; those of Cassandra have one connection with room for all requests. Not pinned, smol's executor has one thread, and the other runtimes have one for each core.");
-    section.note("A pool of the Rust driver of MongoDB has at most 10 connections by default, those of the other clients 100, as the specification requires. The server has a thread for each connection; so on one core, 100 connections are slower than 10. One row of Poolhouse therefore has 10.");
+    section.note("A pool of the Rust driver of MongoDB has at most 10 connections by default, those of the other clients 100, as the specification requires. The server has a thread for each connection; so on one core, 100 connections are slower than 10. Two rows of Poolhouse therefore have 10; the edge-triggered one runs its tasks on the thread of its reactor.");
     section.note("The Cassandra node has a heap of 512 MB and a compiler that optimizes little, so that it starts fast. Each client uses the version of the protocol that it prefers.");
     section.note("CPU time and memory are those of the client's process, as the system counts them; CPU time has a resolution of 10 ms in each round. The system calls are counted by strace in a separate round with ten tasks.");
     section

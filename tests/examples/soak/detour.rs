@@ -1,27 +1,30 @@
-//! A smol platform that connects through proxies and counts the client's tasks.
+//! A platform that connects through proxies and counts the client's tasks.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use poolhouse_smol::Smol;
 use poolhouse_smol::poolhouse_client::Platform;
 use poolhouse_smol::poolhouse_core::Instant;
 use std::io;
 use std::path::Path;
 
+/// The driver name in the metadata of the client.
+pub(crate) const DRIVER_NAME: &str = "poolhouse-soak";
+
 /// A client on this platform discovers the members of a set by the addresses that they report, and
 /// connects to each through its proxy.
 #[derive(Clone, Debug)]
-pub(crate) struct Detour {
-    smol: Smol,
+pub(crate) struct Detour<P> {
+    inner: P,
     ways: Arc<Vec<(SocketAddr, SocketAddr)>>,
     tasks: Arc<AtomicUsize>,
 }
 
-impl Detour {
+impl<P> Detour<P> {
+    /// - `inner`: the platform under test.
     /// - `ways`: pairs of a server's address and its proxy's address.
-    pub(crate) fn new(ways: Vec<(SocketAddr, SocketAddr)>) -> Self {
-        Self { smol: Smol, ways: Arc::new(ways), tasks: Arc::default() }
+    pub(crate) fn new(inner: P, ways: Vec<(SocketAddr, SocketAddr)>) -> Self {
+        Self { inner, ways: Arc::new(ways), tasks: Arc::default() }
     }
 
     /// Number of tasks of its clients that have not ended.
@@ -38,44 +41,44 @@ impl Drop for Counted {
     }
 }
 
-impl Platform for Detour {
-    const DRIVER_NAME: &'static str = "poolhouse-soak";
-    const DRIVER_VERSION: &'static str = Smol::DRIVER_VERSION;
-    const PLATFORM_NAME: &'static str = Smol::PLATFORM_NAME;
+impl<P: Platform> Platform for Detour<P> {
+    const DRIVER_NAME: &'static str = DRIVER_NAME;
+    const DRIVER_VERSION: &'static str = P::DRIVER_VERSION;
+    const PLATFORM_NAME: &'static str = P::PLATFORM_NAME;
 
-    type Tcp = <Smol as Platform>::Tcp;
-    type Unix = <Smol as Platform>::Unix;
-    type Udp = <Smol as Platform>::Udp;
-    type Task = <Smol as Platform>::Task;
+    type Tcp = P::Tcp;
+    type Unix = P::Unix;
+    type Udp = P::Udp;
+    type Task = P::Task;
 
     async fn sleep_until(&self, at: Instant) {
-        self.smol.sleep_until(at).await;
+        self.inner.sleep_until(at).await;
     }
 
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        self.smol.resolve(host, port).await
+        self.inner.resolve(host, port).await
     }
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Self::Tcp> {
         let proxy = self.ways.iter().find(|(server, _)| *server == address).map(|(_, proxy)| *proxy);
         // An address without a proxy is an error: faults would not reach its connections.
-        self.smol.connect_tcp(proxy.ok_or(io::ErrorKind::AddrNotAvailable)?).await
+        self.inner.connect_tcp(proxy.ok_or(io::ErrorKind::AddrNotAvailable)?).await
     }
 
     async fn connect_unix(&self, path: &Path) -> io::Result<Self::Unix> {
-        self.smol.connect_unix(path).await
+        self.inner.connect_unix(path).await
     }
 
     async fn connect_udp(&self, peer: SocketAddr) -> io::Result<Self::Udp> {
-        self.smol.connect_udp(peer).await
+        self.inner.connect_udp(peer).await
     }
 
     async fn send_udp(&self, socket: &Self::Udp, datagram: &[u8]) -> io::Result<usize> {
-        self.smol.send_udp(socket, datagram).await
+        self.inner.send_udp(socket, datagram).await
     }
 
     async fn receive_udp(&self, socket: &Self::Udp, buffer: &mut [u8]) -> io::Result<usize> {
-        self.smol.receive_udp(socket, buffer).await
+        self.inner.receive_udp(socket, buffer).await
     }
 
     fn spawn<F>(&self, work: F) -> Self::Task
@@ -84,7 +87,7 @@ impl Platform for Detour {
     {
         self.tasks.fetch_add(1, Ordering::SeqCst);
         let counted = Counted(Arc::clone(&self.tasks));
-        self.smol.spawn(async move {
+        self.inner.spawn(async move {
             let _counted = counted;
             work.await;
         })

@@ -6,7 +6,7 @@ use bson::{Bson, Document, doc};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use futures_lite::future;
-use poolhouse_smol::poolhouse_client::Client;
+use poolhouse_smol::poolhouse_client::{Client, Platform};
 use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{CommandOptions, Error};
 use poolhouse_tests::choices::Choices;
@@ -76,7 +76,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn start(client: &Client<Detour>, seed: u64) -> Self {
+    pub(crate) fn start<P: Platform>(client: &Client<Detour<P>>, seed: u64) -> Self {
         let tally = Arc::new(Tally::default());
         let tasks = (0..TASKS)
             .map(|task| {
@@ -194,8 +194,8 @@ impl Tally {
     }
 }
 
-struct Worker {
-    client: Client<Detour>,
+struct Worker<P: Platform> {
+    client: Client<Detour<P>>,
     tally: Arc<Tally>,
     task: i64,
     rng: Rng,
@@ -218,7 +218,7 @@ fn is_refused_by_state(reply: &Document) -> bool {
 /// The result of an operation; `None` if it was dropped.
 type Outcome = Option<Result<Document, Error>>;
 
-impl Worker {
+impl<P: Platform> Worker<P> {
     async fn work(mut self) -> Vec<Insert> {
         while !self.tally.stop.load(Ordering::SeqCst) {
             if self.tally.pause.load(Ordering::SeqCst) {

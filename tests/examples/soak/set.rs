@@ -1,11 +1,11 @@
 //! The soak of a replica set.
 
-use crate::Plan;
 use crate::chaos::{self, Incident, Incidents, Servers};
-use crate::detour::Detour;
+use crate::detour::{DRIVER_NAME, Detour};
 use crate::events::{self, Balance};
 use crate::load::{COLLECTION, DATABASE, Insert, Load, Tally};
 use crate::samples::{self, Sample};
+use crate::{Plan, Subject};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use bson::{Bson, Document, doc};
@@ -48,8 +48,8 @@ const MORE: Duration = Duration::from_secs(120);
 /// A run of at least this duration must contain each kind of incident, and uses slower paces.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
-/// Runs the whole soak. Returns a list of the faults found.
-pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
+/// Runs the whole soak on a platform. Returns a list of the faults found.
+pub(crate) fn soak<P: Platform + Default>(plan: Plan) -> Result<Vec<String>, Failure> {
     let set = MongodReplicaSet::start(3)?;
     let addresses: Vec<_> = (0..3).map(|member| set.member(member).address()).collect();
     let proxies = addresses.iter().zip(plan.seed..).map(|(address, seed)| Proxy::start(*address, seed));
@@ -60,11 +60,12 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     let primary = chaos::settle(&servers)?;
     let index = doc! { "key": { "task": 1, "number": 1 }, "name": "number" };
     servers.set().member(primary).run_command_on(DATABASE, doc! { "createIndexes": COLLECTION, "indexes": [index] })?;
-    // Starts the reactor, the executor and their threads before the baseline is sampled.
+    // Starts the reactors, the executor and their threads before the baseline is sampled.
     smol::block_on(smol::spawn(async { smol::Timer::after(Duration::from_millis(1)).await }));
+    let platform = Detour::new(P::default(), ways);
+    smol::block_on(platform.sleep_until(platform.now().saturating_add(Duration::from_millis(1))));
 
     let base = samples::descriptors();
-    let platform = Detour::new(ways);
     let subscribers = Subscribers::default();
     let subscription = subscribers.subscribe(EventKinds::ALL, events::KEPT, |_| true);
     let client = Client::with_platform(platform.clone(), options, subscribers)?;
@@ -114,11 +115,11 @@ fn options(uri: &str) -> Result<ClientOptions, Failure> {
     Ok(options)
 }
 
-struct Soak {
+struct Soak<P: Platform> {
     plan: Plan,
     servers: Servers,
-    platform: Detour,
-    client: Client<Detour>,
+    platform: Detour<P>,
+    client: Client<Detour<P>>,
     samples: Vec<Sample>,
     windows: Vec<Window>,
     begun: Instant,
@@ -146,7 +147,7 @@ struct Done<'a> {
     balance: &'a Balance,
 }
 
-impl Soak {
+impl<P: Platform> Soak<P> {
     /// The phase with faults. Takes a sample every ten seconds, in short runs every second.
     fn endure(&mut self) -> Result<Incidents, Failure> {
         let (pace, period) = if self.plan.time < LONG { (2, 1) } else { (8, 10) };
@@ -303,7 +304,7 @@ impl Soak {
             self.windows.len(),
             load(&tally.latest_us),
         );
-        figures::record("soak", &figures);
+        figures::record(if self.plan.subject == Subject::Edge { "soak_edge" } else { "soak" }, &figures);
     }
 }
 
@@ -335,7 +336,7 @@ pub(crate) fn until(limit: Duration, mut look: impl FnMut() -> (bool, String)) -
     }
 }
 
-fn look(servers: &Servers, platform: &Detour, client: &Client<Detour>, at: Duration) -> Sample {
+fn look<P: Platform>(servers: &Servers, platform: &Detour<P>, client: &Client<Detour<P>>, at: Duration) -> Sample {
     let of_proxies: usize = servers.proxies.iter().map(Proxy::sockets).sum();
     let pooled: u32 = client.servers().iter().map(|server| server.pool.counts.total()).sum();
     let all = |count: fn(&Mongod) -> Option<i64>| {
@@ -362,7 +363,7 @@ fn look(servers: &Servers, platform: &Detour, client: &Client<Detour>, at: Durat
 
 /// Returns the number of the client's connections to a member, selected by driver name.
 fn clients_of(member: &Mongod) -> Option<i64> {
-    let ours = doc! { "clientMetadata.driver.name": Detour::DRIVER_NAME };
+    let ours = doc! { "clientMetadata.driver.name": DRIVER_NAME };
     let count = doc! {
         "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
         "pipeline": [

@@ -29,6 +29,7 @@ use poolhouse_core::pool::{PoolCounts, PoolState};
 use poolhouse_cql::{Consistency, Request};
 use poolhouse_driver::{ForkReset, OperationError, SelectionRequest};
 use poolhouse_smol::Smol;
+use poolhouse_smol::edge::Edge;
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, RequestKind, Rule, cell_of};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::suite::Suite;
@@ -48,7 +49,7 @@ const CASE: &str = "POOLHOUSE_FORK_CASE";
 type Cases = Vec<(String, fn())>;
 
 fn main() -> ExitCode {
-    let cases: Cases = [cases::<Smol>("smol"), cases::<AsyncStd>("async_std")].concat();
+    let cases: Cases = [cases::<Smol>("smol"), cases::<Edge>("edge"), cases::<AsyncStd>("async_std")].concat();
     if let Ok(wanted) = std::env::var(CASE) {
         let (_, case) = cases.iter().find(|(name, _)| *name == wanted).expect("a case of this name");
         case();

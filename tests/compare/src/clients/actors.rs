@@ -8,7 +8,7 @@ use mongodb::bson::doc;
 use mongodb::options::{ClientOptions as DriverOptions, ServerAddress};
 use poolhouse_client::Platform;
 use poolhouse_exchange::mongo::{self, Exchange, Socket};
-use poolhouse_smol::{Client, ClientOptions, Smol};
+use poolhouse_smol::{Client, ClientOptions, Smol, edge};
 use smol::channel::{Receiver, Sender};
 use std::time::Instant;
 
@@ -21,6 +21,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ("channel", "floor: bare async-io, sockets in a channel"),
     ("raw", "poolhouse-smol, in place"),
     ("bson", "poolhouse-smol, bson documents"),
+    ("edge", "poolhouse on smol, edge-triggered, bson documents"),
     ("official", "mongodb on tokio"),
     ("libmongoc", "libmongoc on threads"),
 ];
@@ -30,6 +31,7 @@ type Tcp = <Smol as Platform>::Tcp;
 /// All clients, connected and warmed up.
 pub(super) struct Actors {
     client: Client,
+    edge: edge::Client,
     bare: Arc<Exchange>,
     sockets: (Sender<Socket<Tcp>>, Receiver<Socket<Tcp>>),
     driver: Option<Driver>,
@@ -56,9 +58,10 @@ impl Actors {
             sockets.0.try_send(Socket::new(stream)).expect("room for all");
         }
         let options = ClientOptions::new(server.to_string());
+        let edge = smol::block_on(mongo::warm_client(options.clone(), CONNECTIONS, None));
         let client = smol::block_on(mongo::warm_client(options, CONNECTIONS, None));
         let bare = Arc::new(Exchange::with(server));
-        Self { client, bare, sockets, driver: None, libmongoc: Err("it was not requested".to_owned()) }
+        Self { client, edge, bare, sockets, driver: None, libmongoc: Err("it was not requested".to_owned()) }
     }
 
     /// Returns the reason why a case cannot be measured here.
@@ -126,12 +129,8 @@ impl Actors {
                     mongo::ping(&client).await;
                 }
             }),
-            "bson" => smol::spawn(async move {
-                for _ in 0..times {
-                    let reply = client.run_command("admin", doc! { "ping": 1 }).await.expect("answered");
-                    assert!(reply.contains_key("ok"));
-                }
-            }),
+            "bson" => smol::spawn(ping_documents(client, times)),
+            "edge" => edge::spawn(ping_documents(self.edge.clone(), times)),
             other => panic!("unknown case {other}"),
         }
     }
@@ -152,6 +151,13 @@ impl Driver {
             client
         });
         Self { runtime, client }
+    }
+}
+
+async fn ping_documents<P: Platform>(client: poolhouse_client::Client<P>, times: u32) {
+    for _ in 0..times {
+        let reply = client.run_command("admin", doc! { "ping": 1 }).await.expect("answered");
+        assert!(reply.contains_key("ok"));
     }
 }
 
@@ -177,7 +183,7 @@ pub(crate) fn repeat(name: &str, server: SocketAddr, times: u32) {
             let Driver { runtime, client } = Driver::new(server, 1);
             runtime.block_on(runtime.spawn(ping_official(client, times))).expect("no panic");
         }
-        "raw" | "bson" | "own" | "channel" => {
+        "raw" | "bson" | "edge" | "own" | "channel" => {
             Actors::without_peers(server).round(name, 1, times);
         }
         other => panic!("unknown case {other}"),

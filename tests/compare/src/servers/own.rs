@@ -6,17 +6,22 @@ use crate::mux::one_connection;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::num::NonZeroUsize;
+use core::pin::Pin;
 use core::time::Duration;
 use mongodb::bson::doc;
+use poolhouse_client::Platform;
 use poolhouse_smol::mux::cql::{Consistency, Parameters};
 use poolhouse_smol::mux::{RequestOptions, Session, SessionOptions, Statement};
-use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_smol::{Client, ClientOptions, edge};
 use scylla::client::PoolSize;
 use scylla::client::session::Session as Scylla;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::statement::prepared::PreparedStatement;
 use std::time::Instant;
 use tokio::runtime::Runtime;
+
+/// A task that sends commands, and returns their times.
+type Work = Pin<Box<dyn Future<Output = Vec<f64>> + Send>>;
 
 const STATEMENT: &str = "SELECT release_version FROM system.local";
 
@@ -25,7 +30,7 @@ trait Sends: Clone + Send + Sync + 'static {
     fn send(&self) -> impl Future<Output = ()> + Send;
 }
 
-impl Sends for Client {
+impl<P: Platform> Sends for poolhouse_client::Client<P> {
     async fn send(&self) {
         let reply = self.run_command("admin", doc! { "ping": 1 }).await.expect("answered");
         assert!(reply.contains_key("ok"));
@@ -65,7 +70,12 @@ pub(crate) fn run(name: &str, server: SocketAddr) {
             if name == "mongo-poolhouse-10" {
                 options.pool.max_pool_size = 10;
             }
-            on_smol(&Client::with_options(options).expect("valid options"));
+            on_smol(&Client::with_options(options).expect("valid options"), smol::spawn);
+        }
+        "mongo-poolhouse-edge-10" => {
+            let mut options = ClientOptions::new(server.to_string());
+            options.pool.max_pool_size = 10;
+            on_smol(&edge::Client::with_options(options).expect("valid options"), edge::spawn);
         }
         "mongo-official" => {
             let runtime = runtime();
@@ -76,7 +86,7 @@ pub(crate) fn run(name: &str, server: SocketAddr) {
             let options = SessionOptions::contact_points([server.to_string()]).mux(one_connection());
             let session = Session::new(options).expect("a session");
             let statement = smol::block_on(session.prepare(STATEMENT)).expect("a statement");
-            on_smol(&(session, statement));
+            on_smol(&(session, statement), smol::spawn);
         }
         "cql-scylla" => {
             let runtime = runtime();
@@ -90,10 +100,11 @@ pub(crate) fn run(name: &str, server: SocketAddr) {
     }
 }
 
-fn on_smol(client: &impl Sends) {
+/// - `spawn`: runs the future of a task.
+fn on_smol(client: &impl Sends, spawn: fn(Work) -> smol::Task<Vec<f64>>) {
     smol::block_on(client.send());
     rounds(|tasks, end| {
-        let running: Vec<_> = (0..tasks).map(|_| smol::spawn(work(client.clone(), end))).collect();
+        let running: Vec<_> = (0..tasks).map(|_| spawn(Box::pin(work(client.clone(), end)))).collect();
         smol::future::block_on(async {
             let mut all = Vec::new();
             for task in running {
