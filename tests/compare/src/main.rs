@@ -67,7 +67,7 @@ fn main() -> ExitCode {
             println!("{}", serde_json::to_string(&section).expect("plain figures"));
         }
         ["peer", name, server] => servers::run_own(name, server.parse().expect("an address")),
-        ["store", name, contact] => failover::run_store(name, contact.parse().expect("an address")),
+        ["store", name, contact] => failover::run_store(name, contact),
         ["repeat", section, case, times, server] => {
             let (times, server) = (times.parse().expect("a number of times"), server.parse().expect("an address"));
             match *section {

@@ -1,7 +1,7 @@
 //! Clients of several languages on a real MongoDB server and on a real Cassandra node, each in a process
 //! of its own: commands per second, latencies, and what the client's process costs.
 
-mod build;
+pub(crate) mod build;
 mod own;
 mod peer;
 
