@@ -114,7 +114,7 @@ pub(crate) fn part(_: &str, _: usize, _: Option<SocketAddr>, _: &Settings) -> Op
 
 /// The main function of a client's process: it runs until the end of its standard input, and then prints its
 /// records.
-pub(crate) fn run_store(name: &str, contact: &str) {
+pub(crate) fn run_store(name: &str, contact: &str) -> ! {
     if name.starts_with("mongo-") { mongo::run(name, contact) } else { cassandra::run(name, contact) }
 }
 
@@ -142,14 +142,14 @@ impl Kind {
             })
             .collect();
         calm();
+        let mut begin_ms = now_ms();
         let mut windows = vec![Window {
             title: format!("{}: undisturbed", self.title),
-            times_ms: f64::NEG_INFINITY..now_ms(),
+            times_ms: f64::NEG_INFINITY..begin_ms,
             seen: vec![Seen::default(); clients.len()],
         }];
         for (name, incident) in INCIDENTS {
             let title = format!("{}: {name}", self.title);
-            let begin_ms = now_ms();
             let error = |error| format!("{name}: {error}");
             let (elected_s, seen) = incident.happen(&mut *deployment, &clients).map_err(error)?;
             if let Some(elected_s) = elected_s {
@@ -157,7 +157,9 @@ impl Kind {
             }
             deployment.settle().map_err(error)?;
             calm();
-            windows.push(Window { title, times_ms: begin_ms..now_ms(), seen });
+            let end_ms = now_ms();
+            windows.push(Window { title, times_ms: begin_ms..end_ms, seen });
+            begin_ms = end_ms;
         }
         let records: Vec<_> = clients.iter_mut().map(Client::end).collect();
         let stored = deployment.stored()?;
@@ -179,8 +181,10 @@ impl Kind {
         let mut planted = Table::new(format!("{}: planted clients, found by the judge", self.title), &columns);
         let mut tables: Vec<_> = windows.iter().map(|window| Table::new(&*window.title, &judge::COLUMNS)).collect();
         for (Case(name, title, _), records) in self.clients.iter().zip(records) {
+            let is_planted = [LOSES, DOUBLES].contains(title);
             let (place, records) = match records {
                 Ok((place, records)) => (*place, records),
+                Err(why) if is_planted => return Err(format!("a planted client was not run: {why}")),
                 Err(why) => {
                     tables.iter_mut().for_each(|table| table.skip(*title, why.clone()));
                     continue;
@@ -193,7 +197,7 @@ impl Kind {
                 judge::judge(records, copies, window.times_ms.clone(), last_ms)
             });
             let judged: Vec<_> = judged.collect();
-            if [LOSES, DOUBLES].contains(title) {
+            if is_planted {
                 let lost: u64 = judged.iter().map(|judged| judged.lost).sum();
                 let doubled: u64 = judged.iter().map(|judged| judged.doubled).sum();
                 planted.row(*title, &[lost as f64, doubled as f64]);

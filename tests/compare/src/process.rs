@@ -91,11 +91,15 @@ pub(crate) struct RealServer {
 }
 
 impl RealServer {
-    /// Starts the mongod that `MONGOD` names, on this core if there is one. The error is the reason why
-    /// there is none.
-    pub(crate) fn mongod(core: Option<u32>) -> Result<Self, String> {
+    /// Starts the mongod that `MONGOD` names, on this core if there is one, with further arguments. The error
+    /// is the reason why there is none.
+    pub(crate) fn mongod(core: Option<u32>, more: &[OsString]) -> Result<Self, String> {
         let (program, address) = (mongod_program()?, free_ports(1)?);
-        Self::start("mongod", address, |folder| mongod(core, &program, folder, address))
+        Self::start("mongod", address, |folder| {
+            let mut command = mongod(core, &program, folder, address);
+            command.args(more);
+            command
+        })
     }
 
     /// Starts the members of a replica set with this name, which the caller initiates.
@@ -115,10 +119,14 @@ impl RealServer {
             .collect()
     }
 
-    /// Starts one node of the Cassandra of `tests/scripts/cassandra`.
-    pub(crate) fn cassandra(core: Option<u32>) -> Result<Self, String> {
+    /// Starts one node of the Cassandra of `tests/scripts/cassandra`, with further lines of its configuration.
+    pub(crate) fn cassandra(core: Option<u32>, more: &str) -> Result<Self, String> {
         let (jars, address) = (cassandra_jars()?, free_ports(CASSANDRA_PORTS)?);
-        Self::start("Cassandra", address, |folder| cassandra_node(core, &jars, folder, address))
+        Self::start("Cassandra", address, |folder| {
+            let mut command = cassandra_node(core, &jars, folder, address);
+            command.env("MORE", more);
+            command
+        })
     }
 
     /// Starts a cluster of Cassandra, whose nodes have this number of loopback addresses and one port.

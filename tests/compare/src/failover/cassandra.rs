@@ -73,7 +73,7 @@ impl Deployment for Cluster {
         let mut in_turn = 0;
         while in_turn < 2 * self.nodes.len() {
             let text = format!("SELECT id FROM {TABLE} WHERE client = 'judge' AND id = 0");
-            match smol::block_on(self.judge.query(&*text, Consistency::All)) {
+            match smol::block_on(self.judge.query(&text, Consistency::All)) {
                 Ok(_) => in_turn += 1,
                 Err(error) if Instant::now() > until => return Err(format!("the cluster has not settled: {error}")),
                 Err(_) => {
@@ -101,16 +101,16 @@ impl Deployment for Cluster {
 }
 
 /// The main function of a client's process.
-pub(super) fn run(name: &str, contact: &str) {
+pub(super) fn run(name: &str, contact: &str) -> ! {
     let contact = contact.parse().expect("an address");
     let is_best = name.ends_with("-best");
     if name.starts_with("cql-scylla") {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         let store = runtime.block_on(Scylla::connect(name, contact, is_best));
-        load::run(name, store, |work| drop(runtime.spawn(work)));
+        load::run(name, store, |work| drop(runtime.spawn(work)))
     } else {
         let store = smol::block_on(Poolhouse::connect(name, contact, is_best));
-        load::run(name, store, |work| smol::spawn(work).detach());
+        load::run(name, store, |work| smol::spawn(work).detach())
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::judge::Record;
 use crate::process::lines;
-use core::net::{Ipv4Addr, SocketAddr};
+use crate::sockets::{self, Sockets};
+use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
@@ -38,9 +39,6 @@ impl Default for Seen {
     }
 }
 
-/// The established connections of a process: the peer of each socket.
-pub(super) type Sockets = HashMap<String, SocketAddr>;
-
 impl Client {
     /// Starts a client, and waits until it is connected.
     pub(super) fn start(words: &[OsString], name: &str, contact: &str) -> Result<Self, String> {
@@ -65,14 +63,6 @@ impl Client {
             records.push(serde_json::from_str(&line).map_err(|error| format!("not a record: {error}"))?);
         }
     }
-
-    fn sockets(&self, peers: &HashMap<String, SocketAddr>) -> Sockets {
-        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten().flatten();
-        let links = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        let inode = |link: &str| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
-        let inodes = links.filter_map(|link| inode(&link.to_string_lossy()));
-        inodes.filter_map(|inode| Some((inode.clone(), *peers.get(&inode)?))).collect()
-    }
 }
 
 impl Drop for Client {
@@ -85,18 +75,8 @@ impl Drop for Client {
 
 /// The connections of each client.
 pub(super) fn sockets(clients: &[Client]) -> Vec<Sockets> {
-    const ESTABLISHED: &str = "01";
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    let peers = table.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, _, peer, ESTABLISHED, _, _, _, _, _, inode, ..] = fields[..] else { return None };
-        let (ip, port) = peer.split_once(':')?;
-        // As the table has it: the bytes of the address from the last to the first.
-        let ip = Ipv4Addr::from(u32::from_str_radix(ip, 16).ok()?.to_le_bytes());
-        Some((inode.to_owned(), SocketAddr::from((ip, u16::from_str_radix(port, 16).ok()?))))
-    });
-    let peers = peers.collect();
-    clients.iter().map(|client| client.sockets(&peers)).collect()
+    let all = sockets::all();
+    clients.iter().map(|client| sockets::of(client.child.id(), &all)).collect()
 }
 
 /// Observes connections to a server that were not there before: for a second, and until each client has one,
@@ -108,8 +88,9 @@ pub(super) fn observe(clients: &[Client], before: &[Sockets], server: SocketAddr
     loop {
         let time = begun.elapsed();
         for (case, sockets) in sockets(clients).into_iter().enumerate() {
-            let new = sockets.into_iter().filter(|(inode, peer)| *peer == server && !before[case].contains_key(inode));
-            let new: Vec<String> = new.map(|(inode, _)| inode).collect();
+            let new =
+                sockets.into_iter().filter(|(socket, peer)| *peer == server && !before[case].contains_key(socket));
+            let new: Vec<u64> = new.map(|(socket, _)| socket).collect();
             if !new.is_empty() && seen[case].return_ms.is_nan() {
                 seen[case].return_ms = time.as_secs_f64() * 1e3;
             }

@@ -1,8 +1,9 @@
 //! What happens to the servers.
 
 use super::Deployment;
-use super::client::{Client, Seen, Sockets, observe, sockets};
+use super::client::{Client, Seen, observe, sockets};
 use crate::process::RealServer;
+use crate::sockets::Sockets;
 use core::time::Duration;
 use std::time::Instant;
 

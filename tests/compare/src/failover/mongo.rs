@@ -156,15 +156,15 @@ struct Write {
 }
 
 /// The main function of a client's process.
-pub(super) fn run(name: &str, uri: &str) {
+pub(super) fn run(name: &str, uri: &str) -> ! {
     let is_best = name.ends_with("-best");
     if name.starts_with("mongo-official") {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         let store = runtime.block_on(Official::connect(name, uri, is_best));
-        load::run(name, store, |work| drop(runtime.spawn(work)));
+        load::run(name, store, |work| drop(runtime.spawn(work)))
     } else {
         let store = smol::block_on(Poolhouse::connect(name, uri, is_best));
-        load::run(name, store, |work| smol::spawn(work).detach());
+        load::run(name, store, |work| smol::spawn(work).detach())
     }
 }
 
