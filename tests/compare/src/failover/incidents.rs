@@ -25,7 +25,7 @@ pub(super) enum Incident {
 
 pub(super) const INCIDENTS: [(&str, Incident); 6] = [
     ("one is killed, for 10 s", Incident::Killed),
-    ("the primary steps down, or a node is drained and restarted", Incident::Retired),
+    ("one ends its work in order", Incident::Retired),
     ("one is stopped for 20 s", Incident::Stopped),
     ("one is restarted", Incident::Restarted),
     ("all are killed at once, and restarted one by one", Incident::AllKilled),

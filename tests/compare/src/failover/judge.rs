@@ -26,6 +26,8 @@ pub(super) enum Outcome {
     Running,
 }
 
+const ERROR_CHARACTERS: usize = 160;
+
 /// The columns of a table.
 pub(super) const COLUMNS: [&str; 11] = [
     "writes",
@@ -53,9 +55,20 @@ pub(super) struct Judged {
     missing: u64,
     gap_ms: f64,
     slowest_ms: f64,
+    /// The begin of each error, with its number.
+    errors: HashMap<String, u64>,
 }
 
 impl Judged {
+    /// The most frequent errors with their numbers.
+    pub(super) fn errors(&self) -> String {
+        const SHOWN: usize = 2;
+        let mut errors: Vec<_> = self.errors.iter().collect();
+        errors.sort_by(|one, other| other.1.cmp(one.1).then_with(|| one.0.cmp(other.0)));
+        let shown = errors.iter().take(SHOWN).map(|(why, count)| format!("{count} times {why}"));
+        shown.collect::<Vec<_>>().join("; ")
+    }
+
     /// The figures in the order of [`COLUMNS`].
     pub(super) fn figures(&self, seen: Seen) -> [f64; 11] {
         let counts =
@@ -80,6 +93,9 @@ pub(super) fn judge(records: &[Record], copies: impl Fn(i64) -> u64, window_ms: 
         if is_done {
             successes.push(record.end_ms);
         }
+        if let Outcome::Failed(why) = &record.outcome {
+            *judged.errors.entry(why.chars().take(ERROR_CHARACTERS).collect()).or_default() += 1;
+        }
         if record.is_write {
             let copies = copies(record.id);
             judged.writes += u64::from(is_done);
@@ -98,22 +114,6 @@ pub(super) fn judge(records: &[Record], copies: impl Fn(i64) -> u64, window_ms: 
     let moments: Vec<f64> = begin_ms.into_iter().chain(successes).chain([window_ms.end]).collect();
     judged.gap_ms = moments.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
     judged
-}
-
-/// The most frequent errors with their numbers.
-pub(super) fn errors(records: &[Record]) -> String {
-    const SHOWN: usize = 3;
-    const CHARACTERS: usize = 160;
-    let mut counts: HashMap<String, u64> = HashMap::new();
-    for record in records {
-        if let Outcome::Failed(why) = &record.outcome {
-            *counts.entry(why.chars().take(CHARACTERS).collect()).or_default() += 1;
-        }
-    }
-    let mut counts: Vec<_> = counts.into_iter().collect();
-    counts.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-    let shown: Vec<String> = counts.iter().take(SHOWN).map(|(why, count)| format!("{count} times {why}")).collect();
-    shown.join("; ")
 }
 
 /// The time of the system's clock.
