@@ -45,7 +45,7 @@ const FORMS: [(Form, &str); 3] =
 /// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let mut section = Section::new("cursors");
-    match RealServer::mongod(None) {
+    match RealServer::mongod(None, &[]) {
         Ok(server) => section.append(worker("cursors", 1, Some(server.address), settings)),
         Err(why) => {
             let mut table = Table::new("a cursor over all documents", &["documents/s"]);

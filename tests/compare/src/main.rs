@@ -20,6 +20,7 @@ mod report;
 mod scale;
 mod servers;
 mod settings;
+mod sockets;
 mod tail;
 
 use core::net::SocketAddr;
@@ -66,8 +67,8 @@ fn main() -> ExitCode {
                 ENTRIES.iter().find_map(|entry| (entry.part)(part, threads, server, &settings)).expect("a part");
             println!("{}", serde_json::to_string(&section).expect("plain figures"));
         }
-        ["peer", name, server] => servers::run_own(name, server.parse().expect("an address")),
-        ["store", name, contact] => failover::run_store(name, contact.parse().expect("an address")),
+        ["peer", name, server, more @ ..] => servers::run_own(name, server, more),
+        ["store", name, contact] => failover::run_store(name, contact),
         ["repeat", section, case, times, server] => {
             let (times, server) = (times.parse().expect("a number of times"), server.parse().expect("an address"));
             match *section {

@@ -7,7 +7,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use poolhouse_fake::cql::{CqlServer, CqlServerOptions};
 use poolhouse_fake::mongo::{FakeOptions, FakeServer};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// How long a real server may take to start. Cassandra takes 10 s.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a real server may take to end in order.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A command that runs this program with other arguments.
 pub(crate) fn this() -> Command {
@@ -89,23 +91,42 @@ pub(crate) struct RealServer {
 }
 
 impl RealServer {
-    /// Starts the mongod that `MONGOD` names, on this core if there is one. The error is the reason why
-    /// there is none.
-    pub(crate) fn mongod(core: Option<u32>) -> Result<Self, String> {
-        let program = std::env::var_os("MONGOD").ok_or("MONGOD does not name a server: see tests/scripts/mongod")?;
-        let address = free_ports(1)?;
+    /// Starts the mongod that `MONGOD` names, on this core if there is one, with further arguments. The error
+    /// is the reason why there is none.
+    pub(crate) fn mongod(core: Option<u32>, more: &[OsString]) -> Result<Self, String> {
+        let (program, address) = (mongod_program()?, free_ports(1)?);
         Self::start("mongod", address, |folder| {
-            let mut command = on_core(core, program);
-            command.arg("--dbpath").arg(folder);
-            command.args(["--bind_ip", "127.0.0.1", "--port", &address.port().to_string()]);
+            let mut command = mongod(core, &program, folder, address);
+            command.args(more);
             command
         })
     }
 
-    /// Starts one node of the Cassandra of `tests/scripts/cassandra`.
-    pub(crate) fn cassandra(core: Option<u32>) -> Result<Self, String> {
+    /// Starts the members of a replica set with this name, which the caller initiates.
+    pub(crate) fn mongod_set(name: &str, members: u16) -> Result<Vec<Self>, String> {
+        let (program, first) = (mongod_program()?, free_ports(members)?);
+        (0..members)
+            .map(|member| {
+                let address = SocketAddr::new(first.ip(), first.port() + member);
+                Self::start("mongod", address, |folder| {
+                    let mut command = mongod(None, &program, folder, address);
+                    command.args(["--replSet", name, "--oplogSize", "256", "--wiredTigerCacheSizeGB", "0.25"]);
+                    // An orderly end waits this long for its clients: 15 s by default.
+                    command.args(["--setParameter", "shutdownTimeoutMillisForSignaledShutdown=2000"]);
+                    command
+                })
+            })
+            .collect()
+    }
+
+    /// Starts one node of the Cassandra of `tests/scripts/cassandra`, with further lines of its configuration.
+    pub(crate) fn cassandra(core: Option<u32>, more: &str) -> Result<Self, String> {
         let (jars, address) = (cassandra_jars()?, free_ports(CASSANDRA_PORTS)?);
-        Self::start("Cassandra", address, |folder| cassandra_node(core, &jars, folder, address))
+        Self::start("Cassandra", address, |folder| {
+            let mut command = cassandra_node(core, &jars, folder, address);
+            command.env("MORE", more);
+            command
+        })
     }
 
     /// Starts a cluster of Cassandra, whose nodes have this number of loopback addresses and one port.
@@ -144,8 +165,31 @@ impl RealServer {
         let _ = self.child.wait();
     }
 
-    /// Starts a killed server again, with its data, and waits until it listens.
+    /// Sends a signal to the process, such as `STOP`, by its id.
+    pub(crate) fn signal(&mut self, name: &str) -> Result<(), String> {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return Err(format!("{} has ended", self.name));
+        }
+        output(Command::new("kill").args(["-s", name, &self.child.id().to_string()])).map(drop)
+    }
+
+    /// Runs nodetool on this node of Cassandra.
+    pub(crate) fn nodetool(&self, command: &str) -> Result<(), String> {
+        let mut nodetool = Command::new(CASSANDRA);
+        nodetool.envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        output(nodetool.arg(&self.folder).args(["nodetool", command])).map(drop)
+    }
+
+    /// Waits until the process has ended, as after the signal `TERM`, starts the server again with its data,
+    /// and waits until it listens.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
+        let until = Instant::now() + END_TIMEOUT;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                return Err(format!("{} does not end within {END_TIMEOUT:?}", self.name));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.child = spawn(&mut self.command, &self.folder)?;
         self.wait_until_it_listens()
     }
@@ -171,6 +215,17 @@ fn spawn(command: &mut Command, folder: &Path) -> Result<Child, String> {
     let log = File::create(folder.join("log")).map_err(|error| error.to_string())?;
     let errors = log.try_clone().map_err(|error| error.to_string())?;
     command.stdout(log).stderr(errors).spawn().map_err(|error| error.to_string())
+}
+
+fn mongod_program() -> Result<OsString, String> {
+    std::env::var_os("MONGOD").ok_or_else(|| "MONGOD does not name a server: see tests/scripts/mongod".to_owned())
+}
+
+fn mongod(core: Option<u32>, program: &OsStr, folder: &Path, address: SocketAddr) -> Command {
+    let mut command = on_core(core, program);
+    command.arg("--dbpath").arg(folder);
+    command.args(["--bind_ip", "127.0.0.1", "--port", &address.port().to_string()]);
+    command
 }
 
 /// For clients, for other nodes, for tools.

@@ -1,7 +1,8 @@
 //! Clients of several languages on a real MongoDB server and on a real Cassandra node, each in a process
 //! of its own: commands per second, latencies, and what the client's process costs.
 
-mod build;
+pub(crate) mod build;
+mod certificates;
 mod own;
 mod peer;
 
@@ -9,6 +10,7 @@ use crate::measure::{Rounds, median};
 use crate::process::{RealServer, on_core};
 use crate::report::{Section, Table};
 use crate::settings::Settings;
+use certificates::Certificates;
 use core::net::SocketAddr;
 use peer::{Peer, Round};
 use std::ffi::OsString;
@@ -23,18 +25,40 @@ type Build = fn() -> Result<Vec<OsString>, String>;
 struct Kind {
     name: &'static str,
     command: &'static str,
-    start: fn(Option<u32>) -> Result<RealServer, String>,
+    /// Starts a server on this core, if there is one, which accepts connections with and without TLS.
+    start: fn(Option<u32>, &Certificates) -> Result<RealServer, String>,
+    /// The arguments of a client, for a server and a use of it.
+    arguments: fn(SocketAddr, Use, &Certificates) -> Vec<String>,
     /// The first is Poolhouse, the second the Rust peer, to which the ratios refer.
     clients: &'static [(&'static str, Build)],
     /// Commands that are in progress at a time.
     loads: [u32; 3],
 }
 
+/// How a client uses the server.
+#[derive(Clone, Copy, Debug)]
+enum Use {
+    Defaults,
+    /// It keeps [`IDLE`] connections.
+    Idle,
+    Tls,
+}
+
+const IDLE: usize = 100;
+
 const KINDS: [Kind; 2] = [
     Kind {
         name: "mongod",
         command: "ping",
-        start: RealServer::mongod,
+        start: |core, certificates| RealServer::mongod(core, &certificates.of_mongod()),
+        arguments: |server, how, certificates| {
+            let options = match how {
+                Use::Defaults => String::new(),
+                Use::Idle => format!("?minPoolSize={IDLE}&maxPoolSize={IDLE}"),
+                Use::Tls => format!("?tls=true&tlsCAFile={}", certificates.authority().display()),
+            };
+            vec![format!("{server}/{options}")]
+        },
         clients: &[
             ("poolhouse-smol", || build::own("mongo-poolhouse")),
             ("mongodb on tokio", || build::own("mongo-official")),
@@ -50,7 +74,15 @@ const KINDS: [Kind; 2] = [
     Kind {
         name: "Cassandra",
         command: "SELECT of one row",
-        start: RealServer::cassandra,
+        start: |core, certificates| RealServer::cassandra(core, &certificates.of_cassandra()),
+        arguments: |server, how, certificates| {
+            let more = match how {
+                Use::Defaults => vec![],
+                Use::Idle => vec![IDLE.to_string()],
+                Use::Tls => vec!["1".to_owned(), certificates.authority().display().to_string()],
+            };
+            [vec![server.to_string()], more].concat()
+        },
         clients: &[
             ("poolhouse-smol", || build::own("cql-poolhouse")),
             ("scylla on tokio", || build::own("cql-scylla")),
@@ -80,7 +112,8 @@ pub(crate) fn run(settings: &Settings) -> Section {
     section.note("Pinned: the server runs on one core, and the clients on another one. All clients have the default options of their drivers; those of Cassandra have one connection with room for all requests. Not pinned, smol's executor has one thread, and the other runtimes have one for each core.");
     section.note("A pool of the Rust driver of MongoDB has at most 10 connections by default, those of the other clients 100, as the specification requires. The server has a thread for each connection; so on one core, 100 connections are slower than 10. Two rows of Poolhouse therefore have 10; the edge-triggered one runs its tasks on the thread of its reactor.");
     section.note("The Cassandra node has a heap of 512 MB and a compiler that optimizes little, so that it starts fast. Each client uses the version of the protocol that it prefers.");
-    section.note("CPU time and memory are those of the client's process, as the system counts them; CPU time has a resolution of 10 ms in each round. The system calls are counted by strace in a separate round with ten tasks.");
+    section.note("CPU time and memory are those of the client's process, as the system counts them; CPU time has a resolution of 10 ms in each round. CPU us: of a command, by user code and by the system; user us and system us: the two. The system calls are counted by strace in a separate round with ten tasks.");
+    section.note("The first reply is that since the start of the process. Memory with 100 idle connections: of a client with minPoolSize and maxPoolSize, or the number of connections to a node, at 100, a second after a round of 100 tasks. With TLS a client verifies the server's certificate; a connection of Cassandra's scylla has none here, because its TLS brings a second library of cryptography, which is built by a C compiler.");
     section
 }
 
@@ -93,7 +126,8 @@ impl Kind {
     fn measure(&self, pinned: bool, settings: &Settings, section: &mut Section) {
         let (server_core, client_core) = if pinned { (Some(0), Some(1)) } else { (None, None) };
         let title = format!("{} on {}, {}", self.command, self.name, if pinned { "pinned" } else { "not pinned" });
-        let server = match (self.start)(server_core) {
+        let certificates = Certificates::new();
+        let server = match (self.start)(server_core, &certificates) {
             Ok(server) => server,
             Err(why) => {
                 let mut table = Table::new(title, &["commands/s"]);
@@ -103,16 +137,18 @@ impl Kind {
             }
         };
         let clients: Vec<_> = self.clients.iter().map(|(name, build)| (*name, build())).collect();
-        let start = |words: &[OsString]| {
+        let start = |words: &[OsString], how| {
             let mut command = on_core(client_core, &words[0]);
-            command.args(&words[1..]).arg(server.address.to_string());
+            command.args(&words[1..]).args((self.arguments)(server.address, how, &certificates));
+            // Only Java reads it.
+            command.env("JDK_JAVA_OPTIONS", certificates.of_java());
             Peer::start(command)
         };
         let mut peers: Vec<(&str, Result<Peer, String>)> = Vec::new();
         // Each client is started once more than it is counted: a new server is slow.
         let starts = Rounds::of(settings.of(1, 5), clients.len(), |case| {
             let (name, words) = &clients[case];
-            let peer = words.clone().and_then(|words| start(&words));
+            let peer = words.clone().and_then(|words| start(&words, Use::Defaults));
             let first_reply_ms = peer.as_ref().map_or(f64::NAN, |peer| peer.first_reply_ms);
             match peers.get_mut(case) {
                 Some(place) => *place = (*name, peer),
@@ -143,7 +179,10 @@ impl Kind {
                     table.row(*name, &[starts.median(case), memory.0, memory.1, each]);
                     match calls {
                         Ok(calls) => {
-                            section.note(format!("{title}, {name}, system calls of a command: {}.", calls.names))
+                            section.note(format!("{title}, {name}, system calls of a command: {}.", calls.names));
+                            if case < 2 && !pinned {
+                                section.note(format!("{title}, {name}, by `strace -c -f`:\n{}", calls.table));
+                            }
                         }
                         Err(why) => section.note(format!("{title}, {name}: system calls were not counted: {why}.")),
                     }
@@ -152,13 +191,56 @@ impl Kind {
             }
         }
         section.tables.push(table);
+        if pinned {
+            return;
+        }
+        // Beside the clients of before, which are idle.
+        let columns = ["first reply by TLS, ms", "MB with 100 idle connections"];
+        let mut table = Table::new(format!("{title}, further processes"), &columns);
+        let mut failures = vec![None; clients.len()];
+        let starts = Rounds::of(settings.of(1, 5), clients.len(), |case| {
+            let peer = clients[case].1.clone().and_then(|words| start(&words, Use::Tls));
+            peer.map_or_else(
+                |why| {
+                    failures[case] = Some(why);
+                    f64::NAN
+                },
+                |peer| peer.first_reply_ms,
+            )
+        });
+        for (case, (name, words)) in clients.iter().enumerate() {
+            let words = match words {
+                Ok(words) => words,
+                Err(why) => {
+                    table.skip(*name, why.clone());
+                    continue;
+                }
+            };
+            let idle = start(words, Use::Idle).and_then(|mut peer| peer.idle_mb(server.address, IDLE));
+            table.row(*name, &[starts.median(case), *idle.as_ref().unwrap_or(&f64::NAN)]);
+            if let Some(why) = &failures[case] {
+                section.note(format!("{title}, {name}: no reply by TLS: {why}."));
+            }
+            if let Err(why) = idle {
+                section.note(format!("{title}, {name}: not with {IDLE} connections: {why}."));
+            }
+        }
+        section.tables.push(table);
     }
 }
 
 /// Measures one load. A client that fails is a row with the reason from then on.
 fn measure(title: &str, peers: &mut [(&str, Result<Peer, String>)], load: u32, settings: &Settings) -> Table {
-    let columns =
-        ["commands/s", "of the Rust peer", "p50 us", "p99 us", "CPU us/command", "user us", "CPU of the Rust peer"];
+    let columns = [
+        "commands/s",
+        "of the Rust peer",
+        "p50 us",
+        "p99 us",
+        "CPU us",
+        "user us",
+        "system us",
+        "CPU of the Rust peer",
+    ];
     let mut table = Table::new(title, &columns);
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); peers.len()];
     // A command takes up to half a second if many are in progress.
@@ -196,6 +278,7 @@ fn measure(title: &str, peers: &mut [(&str, Result<Peer, String>)], load: u32, s
             of(case, |round| round.p99_us),
             of(case, cpu),
             of(case, |round| round.user_us),
+            of(case, |round| round.system_us),
             of_rust_peer(median(cpu_ratios.collect())),
         ];
         table.row(*name, &figures);

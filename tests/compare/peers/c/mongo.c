@@ -105,13 +105,16 @@ static void round_of(long threads, long milliseconds)
 
 int main(int count, char **words)
 {
-    char uri[256];
-    if (count != 2 || snprintf(uri, sizeof uri, "mongodb://%s/", words[1]) >= (int) sizeof uri) {
-        fprintf(stderr, "usage: mongo HOST:PORT\n");
+    char uri[1024];
+    if (count != 2 || snprintf(uri, sizeof uri, "mongodb://%s", words[1]) >= (int) sizeof uri) {
+        fprintf(stderr, "usage: mongo SERVER\n");
         return 2;
     }
     mongoc_init();
     mongoc_uri_t *parsed = mongoc_uri_new(uri);
+    if (!parsed) {
+        fail("no connection string");
+    }
     pool = mongoc_client_pool_new(parsed);
     ping();
     puts("ready");

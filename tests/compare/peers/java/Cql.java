@@ -10,18 +10,22 @@ final class Cql {
 
     public static void main(String[] words) throws InterruptedException {
         String[] address = words[0].split(":");
-        // As the others: one connection, with room for all requests.
+        int connections = words.length > 1 ? Integer.parseInt(words[1]) : 1;
+        // As the others: connections with room for all requests.
         PoolingOptions pooling = new PoolingOptions()
-            .setConnectionsPerHost(HostDistance.LOCAL, 1, 1)
+            .setConnectionsPerHost(HostDistance.LOCAL, connections, connections)
             .setMaxRequestsPerConnection(HostDistance.LOCAL, 32_768)
             .setMaxQueueSize(2_048);
-        Cluster cluster = Cluster.builder()
+        Cluster.Builder building = Cluster.builder()
             .addContactPoint(address[0])
             .withPort(Integer.parseInt(address[1]))
             .withPoolingOptions(pooling)
-            .withoutJMXReporting()
-            .build();
-        Session session = cluster.connect();
+            .withoutJMXReporting();
+        if (words.length > 2) {
+            // Its authority is that of the virtual machine.
+            building = building.withSSL();
+        }
+        Session session = building.build().connect();
         PreparedStatement statement = session.prepare("SELECT release_version FROM system.local");
         Peer.run(() -> session.execute(statement.bind()).one().getString(0));
     }

@@ -44,7 +44,7 @@ pub(super) fn java(class: &str) -> Result<Vec<OsString>, String> {
     Ok(vec!["java".into(), "-cp".into(), path.into(), class.into()])
 }
 
-pub(super) fn python(name: &str) -> Result<Vec<OsString>, String> {
+pub(crate) fn python(name: &str) -> Result<Vec<OsString>, String> {
     let folder = target()?.join("venv");
     let interpreter = folder.join("bin/python");
     if !interpreter.exists() {

@@ -1,18 +1,16 @@
 //! The clients that are part of this program, as processes of `peers/README.md`.
 
-use crate::clients::official;
 use crate::measure::quantile;
 use crate::mux::one_connection;
 use alloc::sync::Arc;
-use core::net::SocketAddr;
-use core::num::NonZeroUsize;
+use core::num::{NonZeroU32, NonZeroUsize};
 use core::pin::Pin;
 use core::time::Duration;
 use mongodb::bson::doc;
 use poolhouse_client::Platform;
 use poolhouse_smol::mux::cql::{Consistency, Parameters};
 use poolhouse_smol::mux::{RequestOptions, Session, SessionOptions, Statement};
-use poolhouse_smol::{Client, ClientOptions, edge};
+use poolhouse_smol::{Client, ClientOptions, TlsOptions, edge};
 use scylla::client::PoolSize;
 use scylla::client::session::Session as Scylla;
 use scylla::client::session_builder::SessionBuilder;
@@ -62,42 +60,63 @@ impl Sends for (Arc<Scylla>, PreparedStatement) {
 }
 
 /// The main function of a client's process.
-pub(crate) fn run(name: &str, server: SocketAddr) {
+///
+/// - `server`, `more`: the arguments of `peers/README.md`.
+pub(crate) fn run(name: &str, server: &str, more: &[&str]) {
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let connections = more.first().map_or(NonZeroU32::MIN, |count| count.parse().expect("a number of connections"));
+    let authority = more.get(1);
     match name {
         "mongo-poolhouse" | "mongo-poolhouse-10" => {
-            let mut options = ClientOptions::new(server.to_string());
+            let mut options = ClientOptions::parse(&format!("mongodb://{server}")).expect("a connection string");
             if name == "mongo-poolhouse-10" {
                 options.pool.max_pool_size = 10;
             }
-            on_smol(&Client::with_options(options).expect("valid options"), smol::spawn);
+            let client = Client::with_options(options).unwrap_or_else(|error| fail(&error.to_string()));
+            on_smol(&client, smol::spawn);
         }
         "mongo-poolhouse-edge-10" => {
-            let mut options = ClientOptions::new(server.to_string());
+            let mut options = ClientOptions::parse(&format!("mongodb://{server}")).expect("a connection string");
             options.pool.max_pool_size = 10;
-            on_smol(&edge::Client::with_options(options).expect("valid options"), edge::spawn);
+            let client = edge::Client::with_options(options).unwrap_or_else(|error| fail(&error.to_string()));
+            on_smol(&client, edge::spawn);
         }
         "mongo-official" => {
             let runtime = runtime();
-            let client = runtime.block_on(async { mongodb::Client::with_options(official(server)) });
+            let client = runtime.block_on(mongodb::Client::with_uri_str(format!("mongodb://{server}")));
             on_tokio(&runtime, &client.expect("valid options"));
         }
         "cql-poolhouse" => {
-            let options = SessionOptions::contact_points([server.to_string()]).mux(one_connection());
+            let mut mux = one_connection();
+            (mux.local.core_connections, mux.local.max_connections) = (connections.get(), connections.get());
+            let mut options = SessionOptions::contact_points([server]).mux(mux);
+            if let Some(file) = authority {
+                let mut tls = TlsOptions::default();
+                tls.ca_file = Some(file.into());
+                options = options.tls(tls);
+            }
             let session = Session::new(options).expect("a session");
             let statement = smol::block_on(session.prepare(STATEMENT)).expect("a statement");
             on_smol(&(session, statement), smol::spawn);
         }
         "cql-scylla" => {
             let runtime = runtime();
-            let building = SessionBuilder::new().known_node_addr(server);
-            let building = building.pool_size(PoolSize::PerHost(NonZeroUsize::MIN));
+            if authority.is_some() {
+                fail("its TLS brings a second library of cryptography, which is built by a C compiler");
+            }
+            let connections = NonZeroUsize::try_from(connections).expect("not many");
+            let building = SessionBuilder::new().known_node(server).pool_size(PoolSize::PerHost(connections));
             let session = runtime.block_on(building.build()).expect("a session");
             let statement = runtime.block_on(session.prepare(STATEMENT)).expect("a statement");
             on_tokio(&runtime, &(Arc::new(session), statement));
         }
         other => panic!("unknown client {other}"),
     }
+}
+
+fn fail(why: &str) -> ! {
+    eprintln!("{why}");
+    std::process::exit(1);
 }
 
 /// - `spawn`: runs the future of a task.

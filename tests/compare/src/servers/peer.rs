@@ -2,6 +2,8 @@
 
 use crate::process::lines;
 use crate::settings::Settings;
+use crate::sockets;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -39,6 +41,8 @@ pub(super) struct SystemCalls {
     pub(super) each: f64,
     /// The most frequent ones with their number.
     pub(super) names: String,
+    /// What strace has printed.
+    pub(super) table: String,
 }
 
 impl Peer {
@@ -114,6 +118,24 @@ impl Peer {
         (mb("VmRSS"), mb("VmHWM"))
     }
 
+    /// The resident memory of a client that keeps this number of connections, after a round that has used them.
+    pub(super) fn idle_mb(&mut self, server: SocketAddr, connections: usize) -> Result<f64, String> {
+        let until = Instant::now() + PATIENCE;
+        self.round(u32::try_from(connections).map_err(|error| error.to_string())?, 1_000)?;
+        loop {
+            let open = sockets::of(self.child.id(), &sockets::all());
+            let open = open.values().filter(|peer| **peer == server).count();
+            if open >= connections {
+                std::thread::sleep(Duration::from_secs(1));
+                return Ok(self.memory_mb().0);
+            }
+            if Instant::now() > until {
+                return Err(format!("it has {open} after {PATIENCE:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Counts the system calls of a round with ten tasks.
     pub(super) fn system_calls(&mut self, settings: &Settings) -> Result<SystemCalls, String> {
         let pid = self.child.id().to_string();
@@ -138,11 +160,13 @@ impl Peer {
         let lines: Vec<String> = output.lines().map_while(Result::ok).collect();
         strace.wait().map_err(|error| error.to_string())?;
         let commands = round?.commands;
+        let table: Vec<&str> =
+            lines.iter().map(String::as_str).skip_while(|line| !line.starts_with("% time")).collect();
         let calls: Vec<(f64, &str)> = lines.iter().filter_map(|line| count(line)).collect();
         let total: f64 = calls.iter().map(|(count, _)| count).sum();
         let names = calls.iter().map(|(count, name)| (count / commands, name)).filter(|(each, _)| *each >= 0.05);
         let names: Vec<String> = names.map(|(each, name)| format!("{name} {each:.2}")).collect();
-        Ok(SystemCalls { each: total / commands, names: names.join(", ") })
+        Ok(SystemCalls { each: total / commands, names: names.join(", "), table: table.join("\n") })
     }
 }
 

@@ -4,6 +4,7 @@ package main
 import (
 	"log"
 	"os"
+	"strconv"
 
 	"github.com/gocql/gocql"
 	"poolhouse.invalid/peers/peer"
@@ -11,8 +12,17 @@ import (
 
 func main() {
 	cluster := gocql.NewCluster(os.Args[1])
-	// As the others.
 	cluster.NumConns = 1
+	if len(os.Args) > 2 {
+		count, err := strconv.Atoi(os.Args[2])
+		if err != nil {
+			log.Fatal(err)
+		}
+		cluster.NumConns = count
+	}
+	if len(os.Args) > 3 {
+		cluster.SslOpts = &gocql.SslOptions{CaPath: os.Args[3], EnableHostVerification: true}
+	}
 	session, err := cluster.CreateSession()
 	if err != nil {
 		log.Fatal(err)
