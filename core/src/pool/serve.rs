@@ -22,7 +22,9 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Begins a call at `now`. Fails expired waiters before the call changes anything else.
-    #[inline]
+    // Devices without a heap have little room: one copy serves all callers.
+    #[cfg_attr(feature = "alloc", inline)]
+    #[cfg_attr(not(feature = "alloc"), inline(never))]
     pub(super) fn begin(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Instant {
         let now = self.advance(now);
         self.is_changed = true;

@@ -129,9 +129,15 @@ impl<S: Store<Instant>> Deadlines<S> {
     #[inline]
     pub fn earliest(&self) -> Option<Instant> {
         if self.is_scanned() {
-            return if self.count == 0 { None } else { self.leaves.slots().iter().copied().min() };
+            return if self.count == 0 { None } else { self.scan() };
         }
         self.minima.slots().last().copied().filter(|at| *at != NEVER)
+    }
+
+    /// The earliest leaf.
+    #[inline(never)]
+    fn scan(&self) -> Option<Instant> {
+        self.leaves.slots().iter().copied().min()
     }
 
     /// The deadline of an owner.
