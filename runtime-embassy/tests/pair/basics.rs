@@ -461,7 +461,6 @@ fn wrong_options_are_refused_by_name() {
         ("seeds", Options { seeds: &[], ..good }),
         ("seeds", Options { seeds: &["a", "b"], direct_connection: true, ..good }),
         ("loadBalanced", Options { pool: PoolOptions { load_balanced: true, ..pool }, ..good }),
-        ("maxConnecting", Options { pool: PoolOptions { max_connecting: 3, ..pool }, ..good }),
         ("maxConnecting", Options { pool: PoolOptions { max_connecting: 0, ..pool }, ..good }),
         ("minPoolSize", Options { pool: PoolOptions { min_pool_size: 5, max_pool_size: 4, ..pool }, ..good }),
         (
