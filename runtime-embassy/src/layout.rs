@@ -15,6 +15,8 @@ pub const ADDRESS_BYTES_MAX: usize = 80;
 
 /// The sizes of a client, fixed at compile time. Sealed: [`Sizes`] is the only implementation.
 pub trait Layout: sealed::Sealed + Sized + 'static {
+    /// The maximum number of servers.
+    const SERVERS: usize;
     /// The maximum number of connections: those of all pools, and two for each monitor.
     const SOCKETS: usize;
     /// The maximum number of connections of a server that are established at the same time.
@@ -142,6 +144,7 @@ impl<
         assert!(WORKERS > 0, "a connection can be established");
         SERVERS * (CONNS + MONITORING)
     };
+    const SERVERS: usize = SERVERS;
     const WORKERS: usize = WORKERS;
     type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
     type Pool = pool::Fixed<CONNS, WAITERS>;

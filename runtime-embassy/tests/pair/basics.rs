@@ -10,8 +10,8 @@ use core::time::Duration;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
 use poolhouse_embassy::poolhouse_core::topology::TopologyType;
 use poolhouse_embassy::{
-    ADDRESS_BYTES_MAX, Buffers, Client, CommandOptions, Credential, MonitorOptions, OperationError, Options,
-    PoolOptions, RawDocument, Resources, SetupError, Sizes,
+    ADDRESS_BYTES_MAX, Buffers, Client, CommandOptions, Credential, Layout, MonitorOptions, OperationError, Options,
+    PoolEvent, PoolOptions, RawDocument, Resources, SetupError, Sizes,
 };
 use poolhouse_tests::fake::{FailPoint, FailPointMode, Fault, FaultRule};
 
@@ -420,6 +420,31 @@ fn hello_contains_the_application_and_the_driver() {
         assert_eq!(text("driver", "name"), "poolhouse");
         assert_eq!(text("driver", "version"), env!("CARGO_PKG_VERSION"));
         rig.end(&[&server]).await;
+    });
+}
+
+#[test]
+fn max_connecting_is_limited_to_the_workers() {
+    type Two = Sizes<1, 4, 8, 4096, 1024, 1024, Log, 2>;
+
+    async fn limit_of<L: Layout<Events = Log>>(net: &Net, max_connecting: u32) -> Option<u32> {
+        let server = server();
+        net.open_to(&server);
+        let pool = PoolOptions { max_connecting, ..PoolOptions::DEFAULT };
+        let rig: Rig<L> = rig(net, Options { pool, ..options(&server) });
+        rig.ping().await.expect("a ping");
+        let created = |event: &PoolEvent| {
+            if let PoolEvent::PoolCreated { options, .. } = event { Some(options.max_connecting) } else { None }
+        };
+        let limit = rig.log.pool_events().iter().find_map(created);
+        rig.end(&[&server]).await;
+        limit
+    }
+
+    run(async |net| {
+        assert_eq!(limit_of::<Small>(net, 2).await, Some(1));
+        assert_eq!(limit_of::<Two>(net, 9).await, Some(2));
+        assert_eq!(limit_of::<Two>(net, 1).await, Some(1));
     });
 }
 
