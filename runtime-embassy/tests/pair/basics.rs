@@ -17,6 +17,8 @@ use poolhouse_tests::fake::{FailPoint, FailPointMode, Fault, FaultRule};
 
 /// One server, and many tasks.
 type Crowd = Sizes<1, 4, 32, 4096, 1024, 1024, Log>;
+/// One server with two workers.
+type Two = Sizes<1, 4, 8, 4096, 1024, 1024, Log, 2>;
 
 #[test]
 fn client_connects_and_pings() {
@@ -369,7 +371,8 @@ fn warm_up_establishes_the_requested_connections() {
 fn two_connections_are_established_at_once() {
     run(async |net| {
         let server = server();
-        let rig = small(net, &server);
+        net.open_to(&server);
+        let rig: Rig<Two> = rig(net, options(&server));
         rig.known().await;
         net.settled().await;
         server.inject(FaultRule::once(Fault::Silence));
@@ -425,8 +428,6 @@ fn hello_contains_the_application_and_the_driver() {
 
 #[test]
 fn max_connecting_is_limited_to_the_workers() {
-    type Two = Sizes<1, 4, 8, 4096, 1024, 1024, Log, 2>;
-
     async fn limit_of<L: Layout<Events = Log>>(net: &Net, max_connecting: u32) -> Option<u32> {
         let server = server();
         net.open_to(&server);
