@@ -176,9 +176,15 @@ impl<M: Memory> Pool<M> {
     ///
     /// Cost: O(1), no allocation. Events: `PoolCreated`.
     ///
+    /// # Panics
+    ///
+    /// If the pool is load-balanced and its memory has no slots for services.
+    ///
     /// Source: CMAP, "Creating a Connection Pool" (CMAP-32, CMAP-33).
     pub fn new(now: Instant, id: PoolId, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) -> Self {
         observer.on_event(now, &PoolEvent::PoolCreated { pool: id, options: config.options });
+        let services = Services::<M>::empty();
+        assert!(!config.options.load_balanced || services.limit() > 0, "a load-balanced pool has slots for services");
         Self {
             id,
             config,
@@ -187,7 +193,7 @@ impl<M: Memory> Pool<M> {
             generation: Generation(0),
             conns: Table::empty(),
             waiters: Table::empty(),
-            services: Table::empty(),
+            services,
             deadlines: WaiterDeadlines::<M>::empty(),
             cleared_by: None,
             background: NIL,
@@ -454,7 +460,7 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: CMAP, "Load Balancer Mode" (CMAP-90, CMAP-91).
     pub fn handle_service(&mut self, conn: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
-        if !self.config.options.load_balanced {
+        if !self.is_load_balanced() {
             return Err(ServiceError::WrongMode);
         }
         let index = self.pending(conn).ok_or(ServiceError::Stale)?;
@@ -503,7 +509,7 @@ impl<M: Memory> Pool<M> {
         let index = self.pending(conn).ok_or(Stale)?;
         let now = self.begin(now, observer);
         let slot = *self.conns.get(index);
-        if self.config.options.load_balanced && slot.service == NIL {
+        if self.is_load_balanced() && slot.service == NIL {
             let cause = Cause::MissingServiceId;
             let error = EstablishError { cause, overloaded: false, clear: None };
             self.handle_establish_failed(now, conn, error, observer)?;

@@ -238,8 +238,7 @@ impl ClusterTime {
     pub fn handle(&mut self, document: RawDocument<'_>) -> Result<(), WireError> {
         let bytes = document.as_bytes();
         if bytes.len() > CLUSTER_TIME_BYTES_MAX {
-            let value = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-            return Err(WireError::new(WireErrorKind::FieldValue { name: "$clusterTime", value }, document.offset()));
+            return Err(WireError::new(WireErrorKind::FieldValue { name: "$clusterTime" }, document.offset()));
         }
         let name = "$clusterTime.clusterTime";
         let time = match document.get("clusterTime")? {

@@ -79,6 +79,7 @@ impl<T, S: Store<T>> Store<T> for Slots<T, S> {
         self.0.reserve(count)
     }
 
+    #[inline]
     fn limit(&self) -> u32 {
         self.0.limit()
     }
@@ -148,6 +149,7 @@ impl<T, const N: usize> Store<T> for heapless::Vec<T, N> {
         Ok(())
     }
 
+    #[inline]
     fn limit(&self) -> u32 {
         u32::try_from(N).unwrap_or(LIMIT).min(LIMIT)
     }
@@ -192,6 +194,7 @@ impl<T> Store<T> for Heap<T> {
         self.0.try_reserve(more).map_err(|_| Full)
     }
 
+    #[inline]
     fn limit(&self) -> u32 {
         LIMIT
     }

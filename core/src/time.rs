@@ -36,7 +36,10 @@ impl Instant {
     }
 
     /// This instant moved later by `duration`, saturating at [`Instant::MAX`].
+    // Devices without a heap have little room, and cores of 32 bits calculate this in many
+    // instructions: one copy serves all callers.
     #[must_use]
+    #[cfg_attr(not(feature = "alloc"), inline(never))]
     pub const fn saturating_add(self, duration: Duration) -> Self {
         self.saturating_add_nanos(nanos_of(duration))
     }
@@ -48,7 +51,9 @@ impl Instant {
     }
 
     /// The time that passed from `earlier` to this instant; zero when `earlier` is later.
+    // One copy, as of `saturating_add`.
     #[must_use]
+    #[cfg_attr(not(feature = "alloc"), inline(never))]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }

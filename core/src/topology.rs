@@ -554,14 +554,20 @@ impl<M: Memory> Topology<M> {
     /// Changes the owed actions of a slot, and updates the counters.
     fn owe(&mut self, index: usize, change: impl FnOnce(&mut Owed)) {
         let owed = &mut self.servers.slots_mut()[index].owed;
-        let (before, checks_before) = (owed.is_any(), owed.has_check());
+        let before = *owed;
         change(owed);
-        match (checks_before, owed.has_check()) {
+        self.count_owed(index, before);
+    }
+
+    /// Updates the counters after the owed actions of a slot were changed.
+    fn count_owed(&mut self, index: usize, before: Owed) {
+        let owed = self.servers.slots()[index].owed;
+        match (before.has_check(), owed.has_check()) {
             (false, true) => self.owing_checks += 1,
             (true, false) => self.owing_checks -= 1,
             (false, false) | (true, true) => {}
         }
-        match (before, owed.is_any()) {
+        match (before.is_any(), owed.is_any()) {
             (false, true) => self.owing += 1,
             (true, false) => self.owing -= 1,
             (false, false) | (true, true) => {}

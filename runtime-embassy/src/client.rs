@@ -12,6 +12,7 @@ use core::fmt;
 use core::time::Duration;
 use embassy_net::Stack;
 use poolhouse_core::Instant;
+use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_core::topology::TopologyType;
 use poolhouse_driver::{
@@ -158,7 +159,7 @@ impl<L: Layout> Client<L> {
         if config.options().seeds.iter().any(|seed| seed.len() + PORT_BYTES > ADDRESS_BYTES_MAX) {
             return Err(SetupError::Full);
         }
-        let core_config = core_config(config)?;
+        let core_config = core_config(config, u32::try_from(L::WORKERS).unwrap_or(u32::MAX))?;
         let Resources { core, shared } = resources;
         ServerSlot::open(shared.server_slots.as_mut());
         let shared: &'static Shared<L> = shared;
@@ -340,8 +341,10 @@ impl<L: Layout> fmt::Debug for Client<L> {
 /// Additional bytes of a seed without a port: a colon and a port.
 const PORT_BYTES: usize = 6;
 
-fn core_config(config: &Config) -> Result<CoreConfig, SetupError> {
+/// - `workers`: the maximum number of connections of a server that are established at the same time.
+fn core_config(config: &Config, workers: u32) -> Result<CoreConfig, SetupError> {
     let options = config.options();
+    let pool = PoolOptions { max_connecting: options.pool.max_connecting.min(workers), ..options.pool };
     let metadata = MetadataOptions {
         application_name: options.app_name,
         driver_name: "poolhouse",
@@ -355,7 +358,8 @@ fn core_config(config: &Config) -> Result<CoreConfig, SetupError> {
     #[cfg(not(feature = "auth"))]
     let login: Option<Login> = None;
     Ok(CoreConfig {
-        pool: config.pool(),
+        // Not invalid: the options were validated, and there is a worker.
+        pool: pool.validate().unwrap_or(config.pool()),
         monitor: config.monitor(),
         connect_timeout: options.monitor.connect_timeout,
         command_timeout: options.timeout,

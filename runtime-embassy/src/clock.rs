@@ -4,7 +4,8 @@ use embassy_time::{TICK_HZ, Timer};
 use poolhouse_core::Instant;
 
 /// The time since the start of the clock.
-#[inline]
+// Cores of 32 bits calculate it in many instructions: one copy serves all callers.
+#[inline(never)]
 pub(crate) fn now() -> Instant {
     Instant::from_nanos(nanos_of(embassy_time::Instant::now().as_ticks()))
 }

@@ -1,6 +1,5 @@
 //! The options of a client, which are checked at compile time.
 
-use crate::layout::WORKERS;
 use core::time::Duration;
 #[cfg(feature = "auth")]
 use poolhouse_auth::Credential;
@@ -50,7 +49,8 @@ pub struct Options {
     /// `directConnection`: use only the one seed, whatever deployment it is a member of. Default
     /// false.
     pub direct_connection: bool,
-    /// The options of pools. `maxConnecting` is at most 2; `loadBalanced` is not supported.
+    /// The options of pools. `maxPoolSize` and `maxConnecting` are limited by
+    /// [`Sizes`](crate::Sizes); `loadBalanced` is not supported.
     pub pool: PoolOptions,
     /// The options of monitors. Their `connectTimeoutMS` is also that of the pools.
     pub monitor: MonitorOptions,
@@ -106,9 +106,6 @@ impl Options {
         }
         if self.pool.load_balanced {
             return Err(ConfigError::new("loadBalanced", 1, "be absent: it is not implemented here"));
-        }
-        if self.pool.max_connecting > WORKERS {
-            return Err(ConfigError::new("maxConnecting", self.pool.max_connecting as u64, "be at most 2"));
         }
         #[cfg(feature = "auth")]
         if self.credential.is_some() && self.random.is_none() {

@@ -13,14 +13,14 @@ use poolhouse_driver::Publish;
 /// The longest address of a server, in bytes: its name, a colon and its port.
 pub const ADDRESS_BYTES_MAX: usize = 80;
 
-/// The maximum number of connections of a server that are established concurrently; `maxConnecting`
-/// cannot exceed it.
-pub(crate) const WORKERS: u32 = 2;
-
 /// The sizes of a client, fixed at compile time. Sealed: [`Sizes`] is the only implementation.
 pub trait Layout: sealed::Sealed + Sized + 'static {
+    /// The maximum number of servers.
+    const SERVERS: usize;
     /// The maximum number of connections: those of all pools, and two for each monitor.
     const SOCKETS: usize;
+    /// The maximum number of connections of a server that are established at the same time.
+    const WORKERS: usize;
     /// The observer of events.
     type Events: Publish + Unpin + 'static;
 
@@ -50,6 +50,11 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     #[doc(hidden)]
     fn run_per_server<F: Future>(run: impl FnMut() -> F) -> impl Future<Output = ()>;
 
+    /// Runs as many futures as connections of a server are established at the same time, until all
+    /// have ended.
+    #[doc(hidden)]
+    fn run_per_worker<F: Future>(run: impl FnMut() -> F) -> impl Future<Output = ()>;
+
     /// Runs as many futures as there are connections, in one task. The futures must not end.
     ///
     /// - `run`: receives the index of the connection, in the order of [`PerConnection`].
@@ -70,6 +75,9 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 ///   reply to hello must fit: 2,048 hold that of a replica set of seven.
 /// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection.
 /// - `E`: the observer of events.
+/// - `WORKERS`: connections of one server that are established at the same time. A larger
+///   `maxConnecting` is limited to it. Each takes 3 KiB with authentication: the state of a
+///   handshake.
 ///
 /// [`Buffers`](crate::Buffers) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes.
 ///
@@ -80,8 +88,8 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 /// [`ServerError::Beyond`](poolhouse_core::topology::ServerError::Beyond) in its events names the
 /// limit.
 ///
-/// Unusable sizes fail the build: less than one server, connection or waiter; less than 512 bytes
-/// for a message (a hello needs them); no TCP window.
+/// Unusable sizes fail the build: less than one server, connection, waiter or worker; less than 512
+/// bytes for a message (a hello needs them); no TCP window.
 ///
 /// ```compile_fail,E0080
 /// use poolhouse_embassy::{Resources, Sizes};
@@ -96,6 +104,7 @@ pub struct Sizes<
     const SEND: usize = 1024,
     const SOCKET: usize = 1024,
     E = (),
+    const WORKERS: usize = 1,
 >(PhantomData<E>);
 
 impl<
@@ -106,7 +115,8 @@ impl<
     const SEND: usize,
     const SOCKET: usize,
     E,
-> fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E>
+    const WORKERS: usize,
+> fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}>")
@@ -121,7 +131,8 @@ impl<
     const SEND: usize,
     const SOCKET: usize,
     E: Publish + Unpin + 'static,
-> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E>
+    const WORKERS: usize,
+> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS>
 {
     const SOCKETS: usize = {
         assert!(SERVERS > 0, "there is a server");
@@ -130,8 +141,11 @@ impl<
         assert!(RECEIVE >= MESSAGE_BYTES_MIN, "hello's reply can be received");
         assert!(SEND >= MESSAGE_BYTES_MIN, "hello can be sent");
         assert!(SOCKET > 0, "there is a TCP window");
+        assert!(WORKERS > 0, "a connection can be established");
         SERVERS * (CONNS + MONITORING)
     };
+    const SERVERS: usize = SERVERS;
+    const WORKERS: usize = WORKERS;
     type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
     type Pool = pool::Fixed<CONNS, WAITERS>;
     type Events = E;
@@ -155,6 +169,10 @@ impl<
         select_slice(servers).await;
     }
 
+    async fn run_per_worker<F: Future>(mut run: impl FnMut() -> F) {
+        join_array(from_fn::<_, WORKERS, _>(|_| run())).await;
+    }
+
     async fn run_per_connection<F: Future>(mut run: impl FnMut(usize) -> F) {
         let of_pools: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
             join_array(from_fn::<_, CONNS, _>(|conn| run(server * CONNS + conn)))
@@ -174,7 +192,8 @@ impl<
     const SEND: usize,
     const SOCKET: usize,
     E,
-> sealed::Sealed for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E>
+    const WORKERS: usize,
+> sealed::Sealed for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS>
 {
 }
 

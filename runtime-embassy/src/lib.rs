@@ -116,6 +116,7 @@ mod lock;
 #[cfg(feature = "defmt")]
 mod log;
 pub mod pool;
+mod ram;
 mod run;
 mod server_slot;
 mod slot;
@@ -149,6 +150,7 @@ pub use poolhouse_driver::{
 };
 pub use poolhouse_wire;
 pub use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+pub use ram::Ram;
 pub use run::{CoreRunner, Runner, ServerRunner};
 pub use server_slot::{ServerRef, ServerSlotRef};
 pub use slot::{Buffer, Socket};

@@ -9,7 +9,7 @@ use crate::slot::Slot;
 use core::fmt;
 use core::future::{pending, poll_fn};
 use core::pin::pin;
-use embassy_futures::join::{join, join5};
+use embassy_futures::join::{join, join4};
 use poolhouse_driver::{ClientCore, TaskGuard};
 
 /// All background work of a client. Runs in its own task, which must not be that of the network
@@ -151,8 +151,8 @@ async fn serve<L: Layout>(core: &'static ClientCore<Embassy<L>>) {
         let check = pin!(core.run_check(&server));
         let rtt = pin!(core.run_rtt(&server));
         let clock = pin!(core.run_pool_clock(&server));
-        let (worker, other) = (pin!(core.run_worker(&server)), pin!(core.run_worker(&server)));
-        join5(check, rtt, clock, worker, other).await;
+        let workers = pin!(L::run_per_worker(|| core.run_worker(&server)));
+        join4(check, rtt, clock, workers).await;
     }
     // `next_server` returns `None` once the client is closed.
     forever().await

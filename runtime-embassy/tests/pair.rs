@@ -14,6 +14,7 @@ mod pair {
     mod names;
     mod net;
     mod pool;
+    mod ram;
     mod replica_set;
     mod replies;
     mod support;

@@ -112,11 +112,17 @@ fn iterate<M: hmac::Mac + Clone>(keyed: &M, last: &mut [u8], sum: &mut [u8], cou
     for _ in 0..count {
         let mut mac = keyed.clone();
         mac.update(last);
-        for ((last, sum), byte) in last.iter_mut().zip(sum.iter_mut()).zip(mac.finalize().into_bytes()) {
+        for ((last, sum), byte) in last.iter_mut().zip(sum.iter_mut()).zip(output_of(mac)) {
             *last = byte;
             *sum ^= byte;
         }
     }
+}
+
+// Devices without a heap have little room: one copy serves both callers.
+#[cfg_attr(not(feature = "alloc"), inline(never))]
+fn output_of<M: hmac::Mac>(mac: M) -> hmac::digest::Output<M> {
+    mac.finalize().into_bytes()
 }
 
 /// A MAC over input in several pieces.
@@ -156,11 +162,11 @@ impl Mac {
         match self {
             #[cfg(feature = "scram-sha-1")]
             Self::Sha1(mac) => {
-                let bytes = Zeroizing::new(<[u8; 20]>::from(mac.finalize().into_bytes()));
+                let bytes = Zeroizing::new(<[u8; 20]>::from(output_of(mac)));
                 Digest::new(ScramMechanism::Sha1, &bytes[..])
             }
             Self::Sha256(mac) => {
-                let bytes = Zeroizing::new(<[u8; 32]>::from(mac.finalize().into_bytes()));
+                let bytes = Zeroizing::new(<[u8; 32]>::from(output_of(mac)));
                 Digest::new(ScramMechanism::Sha256, &bytes[..])
             }
         }

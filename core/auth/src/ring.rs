@@ -5,9 +5,9 @@ use core::fmt;
 use super::conversation::Authentication;
 use super::keys::ScramKeys;
 
-/// Maximum number of keys in a ring. The members of a replica set share a user's salt, as do all
-/// routers of a sharded cluster, so a single slot is usually enough.
-pub const KEYS_MAX: usize = 4;
+/// Maximum number of keys in a ring: 4, or 1 without feature `alloc`. The members of a replica set
+/// share a user's salt, as do all routers of a sharded cluster, so a single slot is usually enough.
+pub const KEYS_MAX: usize = if cfg!(feature = "alloc") { 4 } else { 1 };
 
 /// The keys of a user with a password, by salt and iterations. With it, a client derives keys from
 /// its password once, not for each connection. If the ring is full, the oldest keys are replaced.

@@ -133,7 +133,16 @@ impl<'a> Scram<'a> {
     ///
     /// Source: RFC 5802, section 5, "SCRAM Authentication Exchange"; Authentication, "SCRAM-SHA-1".
     pub fn handle_message(&mut self, message: &[u8], done: bool) -> Result<Round, AuthError> {
-        match core::mem::replace(&mut self.state, State::Ended) {
+        let round = self.handle_due(message, done);
+        if !matches!(round, Ok(Round::Another | Round::Work)) {
+            self.state = State::Ended;
+        }
+        round
+    }
+
+    /// [`Scram::handle_message`] without the end of the conversation.
+    fn handle_due(&mut self, message: &[u8], done: bool) -> Result<Round, AuthError> {
+        match &self.state {
             State::First if done => Err(AuthError::DoneTooEarly),
             State::First => self.handle_first(message),
             State::Final { server_signature, .. } => {
@@ -253,14 +262,11 @@ impl<'a> Scram<'a> {
 
     /// Prepares the client's final message.
     fn answer(&mut self, keys: ScramKeys) {
-        let State::Stretching { server_first, nonce_bytes, .. } = core::mem::replace(&mut self.state, State::Ended)
-        else {
-            return;
-        };
-        let nonce = server_first.get(NONCE_FRONT.len()..).and_then(|rest| rest.get(..nonce_bytes)).unwrap_or_default();
+        let State::Stretching { server_first, nonce_bytes, .. } = &self.state else { return };
+        let nonce = server_first.get(NONCE_FRONT.len()..).and_then(|rest| rest.get(..*nonce_bytes)).unwrap_or_default();
         let stored_key = hash(self.mechanism, keys.client_key.bytes());
-        let client_signature = self.sign(stored_key.bytes(), &server_first, nonce);
-        let server_signature = self.sign(keys.server_key.bytes(), &server_first, nonce);
+        let client_signature = self.sign(stored_key.bytes(), server_first, nonce);
+        let server_signature = self.sign(keys.server_key.bytes(), server_first, nonce);
         let proof = client_signature.xor(&keys.client_key);
         let nonce = heapless::Vec::from_slice(nonce).unwrap_or_default();
         self.keys = Some(keys);

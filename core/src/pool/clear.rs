@@ -99,7 +99,7 @@ impl<M: Memory> Pool<M> {
         let now = self.begin(now, observer);
         let cause = Some(Cause::Forked);
         let clear = Clear::All { interrupt_in_use_connections: true };
-        let load_balanced = self.config.options.load_balanced;
+        let load_balanced = self.is_load_balanced();
         let state = self.state;
         let mut at = self.services.front(0);
         while let Some(index) = at {
@@ -128,8 +128,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Whether this kind of clear belongs to the pool's mode (CMAP-75).
-    pub(super) const fn is_mode_of(&self, clear: Clear) -> bool {
-        matches!(clear, Clear::Service(_)) == self.config.options.load_balanced
+    pub(super) fn is_mode_of(&self, clear: Clear) -> bool {
+        matches!(clear, Clear::Service(_)) == self.is_load_balanced()
     }
 
     /// Raises the generation, pauses the pool, and emits `PoolCleared`.

@@ -22,7 +22,9 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Begins a call at `now`. Fails expired waiters before the call changes anything else.
-    #[inline]
+    // Devices without a heap have little room: one copy serves all callers.
+    #[cfg_attr(feature = "alloc", inline)]
+    #[cfg_attr(not(feature = "alloc"), inline(never))]
     pub(super) fn begin(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Instant {
         let now = self.advance(now);
         self.is_changed = true;
@@ -651,7 +653,7 @@ impl<M: Memory> Pool<M> {
     /// (CMAP-90).
     pub(super) fn leave_service(&mut self, index: u32) {
         let service = core::mem::replace(&mut self.conns.get_mut(index).service, NIL);
-        if service != NIL {
+        if self.is_load_balanced() && service != NIL {
             let slot = self.services.get_mut(service);
             slot.count -= 1;
             if slot.count == 0 {
@@ -676,11 +678,18 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// Whether the pool is load-balanced. Memory without slots for services makes this a constant:
+    /// the code of load-balanced mode is then not compiled.
+    #[inline]
+    pub(super) fn is_load_balanced(&self) -> bool {
+        self.services.limit() > 0 && self.config.options.load_balanced
+    }
+
     /// The numbers of connections by use; in load-balanced mode only.
     pub(super) fn usage(&self) -> Option<Usage> {
         let options = &self.config.options;
         let [cursors, transactions] = self.pinned;
-        options.load_balanced.then(|| Usage {
+        self.is_load_balanced().then(|| Usage {
             max_pool_size: options.max_pool_size,
             cursors,
             transactions,

@@ -7,6 +7,10 @@
 //! that does not change. With deadlines in random order, or inserted in order, that is one step on
 //! average. The worst case is O(log n): seven steps for two million deadlines. There are no links
 //! and no sorting.
+//!
+//! Memory of a fixed capacity of at most [`SCANNED_MAX`] slots has no minima: the earliest deadline
+//! is found by a scan of the leaves. That is O(n), and less code. The capacity is a constant, so
+//! only one of both ways is compiled.
 
 use crate::Instant;
 use crate::storage::{Full, Store};
@@ -20,6 +24,9 @@ const ARITY: usize = 8;
 /// The number of levels of minima over 2^32 leaves.
 const LEVELS: usize = 11;
 
+/// The maximum capacity that is scanned: four minima with their leaves.
+const SCANNED_MAX: u32 = 32;
+
 /// The value of a slot without a deadline. A deadline at this instant is ignored.
 pub(crate) const NEVER: Instant = Instant::MAX;
 
@@ -28,7 +35,7 @@ pub(crate) const NEVER: Instant = Instant::MAX;
 pub struct Deadlines<S> {
     /// One leaf for each owner, up to the highest owner that ever had a deadline.
     leaves: S,
-    /// The minima: first those of the leaves, last the minimum of all.
+    /// The minima: first those of the leaves, last the minimum of all. None if leaves are scanned.
     minima: S,
     /// The number of leaves that the minima cover: none, or at least two.
     room: usize,
@@ -45,8 +52,8 @@ impl<S: Store<Instant>> Deadlines<S> {
 
     /// Adds the deadline of an owner that has none. A deadline at [`NEVER`] is ignored.
     ///
-    /// Cost: O(log n), O(1) on average. Allocates when the owner's leaf is new; an error is
-    /// possible only then.
+    /// Cost: O(log n), O(1) on average; O(1) if leaves are scanned. Allocates when the owner's leaf
+    /// is new; an error is possible only then.
     #[doc(hidden)]
     #[inline]
     pub fn insert(&mut self, owner: u32, at: Instant) -> Result<(), Full> {
@@ -61,6 +68,9 @@ impl<S: Store<Instant>> Deadlines<S> {
         assert!(*leaf == NEVER, "an owner has one deadline");
         *leaf = at;
         self.count += 1;
+        if self.is_scanned() {
+            return Ok(());
+        }
         let minima = self.minima.slots_mut();
         let (mut start, mut size, mut index) = (0, self.room, index);
         while size > 1 {
@@ -78,7 +88,7 @@ impl<S: Store<Instant>> Deadlines<S> {
 
     /// Removes the deadline of an owner, if any.
     ///
-    /// Cost: O(log n), O(1) on average.
+    /// Cost: O(log n), O(1) on average; O(1) if leaves are scanned.
     #[doc(hidden)]
     #[inline]
     pub fn remove(&mut self, owner: u32) {
@@ -88,6 +98,9 @@ impl<S: Store<Instant>> Deadlines<S> {
         }
         *leaf = NEVER;
         self.count -= 1;
+        if self.is_scanned() {
+            return;
+        }
         // After the last deadline is removed, every minimum is `NEVER`.
         let earliest_of = |below: &[Instant], index| if self.count == 0 { NEVER } else { earliest_of(below, index) };
         let mut index = owner as usize / ARITY;
@@ -111,11 +124,20 @@ impl<S: Store<Instant>> Deadlines<S> {
         }
     }
 
-    /// The earliest deadline. Cost: O(1).
+    /// The earliest deadline. Cost: O(1); O(n) if leaves are scanned and one has a deadline.
     #[doc(hidden)]
     #[inline]
     pub fn earliest(&self) -> Option<Instant> {
+        if self.is_scanned() {
+            return if self.count == 0 { None } else { self.scan() };
+        }
         self.minima.slots().last().copied().filter(|at| *at != NEVER)
+    }
+
+    /// The earliest leaf.
+    #[inline(never)]
+    fn scan(&self) -> Option<Instant> {
+        self.leaves.slots().iter().copied().min()
     }
 
     /// The deadline of an owner.
@@ -126,10 +148,13 @@ impl<S: Store<Instant>> Deadlines<S> {
     }
 
     /// The owner with the earliest deadline; of equal ones, the one with the lowest index. Cost:
-    /// O(log n).
+    /// O(log n); O(n) if leaves are scanned.
     #[doc(hidden)]
     pub fn first(&self) -> Option<u32> {
         let at = self.earliest()?;
+        if self.is_scanned() {
+            return (0..).zip(self.leaves.slots()).find_map(|(owner, leaf)| (*leaf == at).then_some(owner));
+        }
         let mut levels = [(0, 0); LEVELS];
         let (mut start, mut size, mut count) = (0, self.room, 0);
         while size > 1 {
@@ -150,14 +175,14 @@ impl<S: Store<Instant>> Deadlines<S> {
     pub(crate) fn reserve(&mut self, count: u32) -> Result<(), Full> {
         let count = count.min(self.leaves.limit()) as usize;
         self.leaves.reserve(u32::try_from(count).map_err(|_| Full)?)?;
-        if count > self.room { self.widen(count) } else { Ok(()) }
+        if count > self.room && !self.is_scanned() { self.widen(count) } else { Ok(()) }
     }
 
-    /// Adds leaves up to `count`. When the minima do not cover them, extends the minima to twice as
+    /// Adds leaves up to `count`. Unless leaves are scanned: when the minima do not cover them, extends the minima to twice as
     /// many leaves.
     #[cold]
     pub(crate) fn grow(&mut self, count: usize) -> Result<(), Full> {
-        if count > self.room {
+        if count > self.room && !self.is_scanned() {
             let limit = self.leaves.limit() as usize;
             self.widen(count.saturating_mul(2).max(ARITY).min(limit).max(count))?;
         }
@@ -165,6 +190,12 @@ impl<S: Store<Instant>> Deadlines<S> {
             self.leaves.try_push(NEVER)?;
         }
         Ok(())
+    }
+
+    /// Whether a scan of the leaves replaces the minima.
+    #[inline]
+    fn is_scanned(&self) -> bool {
+        self.leaves.limit() <= SCANNED_MAX
     }
 
     /// Extends the minima to `room` leaves, and computes them.
@@ -203,7 +234,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         for (owner, leaf) in (0..).zip(leaves) {
             assert_eq!(*leaf, expected(owner).unwrap_or(NEVER), "deadline of owner {owner}");
         }
-        assert!(leaves.len() <= self.room);
+        assert!(leaves.len() <= self.room || self.is_scanned());
         assert_eq!(self.count, leaves.iter().filter(|at| **at != NEVER).count());
         let minima = self.minima.slots();
         let (mut below, mut start, mut size) = (leaves, 0, self.room);

@@ -279,6 +279,7 @@ impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
     }
 
     /// The maximum number of slots.
+    #[inline]
     pub(crate) fn limit(&self) -> u32 {
         self.store.limit()
     }

@@ -21,8 +21,8 @@ impl<'a> Field<'a> {
         WireError::new(WireErrorKind::FieldType { name: self.name, found }, self.element.offset)
     }
 
-    fn wrong_value(&self, value: i64) -> WireError {
-        WireError::new(WireErrorKind::FieldValue { name: self.name, value }, self.element.offset)
+    fn wrong_value(&self) -> WireError {
+        WireError::new(WireErrorKind::FieldValue { name: self.name }, self.element.offset)
     }
 
     fn required<T>(&self, value: Option<T>) -> Result<T, WireError> {
@@ -51,14 +51,13 @@ impl<'a> Field<'a> {
 
     /// A whole number that fits into 32 bits; an error for anything else.
     pub(super) fn integer32(&self) -> Result<i32, WireError> {
-        let value = self.integer()?;
-        i32::try_from(value).map_err(|_| self.wrong_value(value))
+        i32::try_from(self.integer()?).map_err(|_| self.wrong_value())
     }
 
     /// A whole number from 0 to 2³¹ - 1; an error for anything else.
     pub(super) fn count32(&self) -> Result<i32, WireError> {
         let value = self.integer32()?;
-        if value < 0 { Err(self.wrong_value(i64::from(value))) } else { Ok(value) }
+        if value < 0 { Err(self.wrong_value()) } else { Ok(value) }
     }
 
     /// An array of strings only; an error for anything else.

@@ -284,7 +284,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         let request_id = ids.next_id();
         let (written, next) = match self.step {
             Step::OwesHello => {
-                let written = encode_handshake_hello_with(sink, request_id, &self.hello, |hello| {
+                let written = encode_handshake_hello_with(sink, request_id, &self.hello, &|hello| {
                     self.authenticator.write_hello(hello)
                 });
                 (written, Step::AwaitsHello)

@@ -10,13 +10,15 @@ use core::time::Duration;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
 use poolhouse_embassy::poolhouse_core::topology::TopologyType;
 use poolhouse_embassy::{
-    ADDRESS_BYTES_MAX, Buffers, Client, CommandOptions, Credential, MonitorOptions, OperationError, Options,
-    PoolOptions, RawDocument, Resources, SetupError, Sizes,
+    ADDRESS_BYTES_MAX, Buffers, Client, CommandOptions, Credential, Layout, MonitorOptions, OperationError, Options,
+    PoolEvent, PoolOptions, RawDocument, Resources, SetupError, Sizes,
 };
 use poolhouse_tests::fake::{FailPoint, FailPointMode, Fault, FaultRule};
 
 /// One server, and many tasks.
 type Crowd = Sizes<1, 4, 32, 4096, 1024, 1024, Log>;
+/// One server with two workers.
+type Two = Sizes<1, 4, 8, 4096, 1024, 1024, Log, 2>;
 
 #[test]
 fn client_connects_and_pings() {
@@ -369,7 +371,8 @@ fn warm_up_establishes_the_requested_connections() {
 fn two_connections_are_established_at_once() {
     run(async |net| {
         let server = server();
-        let rig = small(net, &server);
+        net.open_to(&server);
+        let rig: Rig<Two> = rig(net, options(&server));
         rig.known().await;
         net.settled().await;
         server.inject(FaultRule::once(Fault::Silence));
@@ -423,6 +426,29 @@ fn hello_contains_the_application_and_the_driver() {
     });
 }
 
+#[test]
+fn max_connecting_is_limited_to_the_workers() {
+    async fn limit_of<L: Layout<Events = Log>>(net: &Net, max_connecting: u32) -> Option<u32> {
+        let server = server();
+        net.open_to(&server);
+        let pool = PoolOptions { max_connecting, ..PoolOptions::DEFAULT };
+        let rig: Rig<L> = rig(net, Options { pool, ..options(&server) });
+        rig.ping().await.expect("a ping");
+        let created = |event: &PoolEvent| {
+            if let PoolEvent::PoolCreated { options, .. } = event { Some(options.max_connecting) } else { None }
+        };
+        let limit = rig.log.pool_events().iter().find_map(created);
+        rig.end(&[&server]).await;
+        limit
+    }
+
+    run(async |net| {
+        assert_eq!(limit_of::<Small>(net, 2).await, Some(1));
+        assert_eq!(limit_of::<Two>(net, 9).await, Some(2));
+        assert_eq!(limit_of::<Two>(net, 1).await, Some(1));
+    });
+}
+
 /// Events, in order, from the beginning.
 #[test]
 fn events_arrive_in_order() {
@@ -461,7 +487,6 @@ fn wrong_options_are_refused_by_name() {
         ("seeds", Options { seeds: &[], ..good }),
         ("seeds", Options { seeds: &["a", "b"], direct_connection: true, ..good }),
         ("loadBalanced", Options { pool: PoolOptions { load_balanced: true, ..pool }, ..good }),
-        ("maxConnecting", Options { pool: PoolOptions { max_connecting: 3, ..pool }, ..good }),
         ("maxConnecting", Options { pool: PoolOptions { max_connecting: 0, ..pool }, ..good }),
         ("minPoolSize", Options { pool: PoolOptions { min_pool_size: 5, max_pool_size: 4, ..pool }, ..good }),
         (

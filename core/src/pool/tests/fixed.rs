@@ -147,3 +147,9 @@ fn reserving_beyond_a_fixed_capacity_has_no_effect() {
     let lease = rig.lease();
     rig.give_back(lease);
 }
+
+#[test]
+#[should_panic(expected = "a load-balanced pool has slots for services")]
+fn a_load_balanced_pool_without_slots_for_services_panics() {
+    let _ = Rig::<Fixed<1, 1>>::new(PoolOptions { load_balanced: true, ..DEFAULT });
+}

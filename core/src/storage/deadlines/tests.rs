@@ -59,6 +59,8 @@ fn any_order_of_adding_and_removing_agrees_with_a_sorted_set() {
         agrees_with_a_sorted_set::<heapless::Vec<Instant, 1>>(1, seed);
         agrees_with_a_sorted_set::<heapless::Vec<Instant, 8>>(8, seed);
         agrees_with_a_sorted_set::<heapless::Vec<Instant, 9>>(9, seed);
+        agrees_with_a_sorted_set::<heapless::Vec<Instant, 32>>(32, seed);
+        agrees_with_a_sorted_set::<heapless::Vec<Instant, 33>>(33, seed);
         agrees_with_a_sorted_set::<heapless::Vec<Instant, 73>>(73, seed);
     }
 }

@@ -390,7 +390,7 @@ impl<'a> Gathered<'a> {
     fn into_reply(self, common: &CommandReply<'_>, wire_version_at: u32) -> Result<HelloReply<'a>, WireError> {
         let [min_wire_version, max_wire_version] = self.versions.map(Option::unwrap_or_default);
         if max_wire_version < min_wire_version {
-            let kind = WireErrorKind::FieldValue { name: "maxWireVersion", value: i64::from(max_wire_version) };
+            let kind = WireErrorKind::FieldValue { name: "maxWireVersion" };
             return Err(WireError::new(kind, wire_version_at));
         }
         let [is_writable_primary, is_master, is_replica_set, secondary, arbiter_only, hidden, hello_ok, is_cryptd] =

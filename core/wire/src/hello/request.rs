@@ -148,7 +148,7 @@ pub(crate) fn encode_handshake_hello_with<S: Sink>(
     sink: &mut S,
     request_id: i32,
     hello: &HandshakeHello<'_>,
-    more: impl FnOnce(&mut DocumentWriter<'_, S>) -> Result<(), EncodeError>,
+    more: &dyn Fn(&mut DocumentWriter<'_, S>) -> Result<(), EncodeError>,
 ) -> Result<usize, EncodeError> {
     encode_command(sink, Outgoing::request(request_id), &Limits::DEFAULT, "admin", |command| {
         hello.command().write(command)?;
@@ -221,7 +221,7 @@ pub fn encode_hello<S: Sink>(
 ) -> Result<(usize, Flags), EncodeError> {
     let (legacy, wait) = match kind {
         HelloKind::Handshake { .. } => {
-            return Ok((encode_handshake_hello_with(sink, request_id, hello, |_| Ok(()))?, Flags::NONE));
+            return Ok((encode_handshake_hello_with(sink, request_id, hello, &|_| Ok(()))?, Flags::NONE));
         }
         HelloKind::Poll { legacy } => (legacy, None),
         HelloKind::Awaitable { legacy, topology_version, max_await_time } => {

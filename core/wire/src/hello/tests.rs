@@ -600,9 +600,9 @@ fn invalid_wire_versions_are_refused() {
     };
     assert_eq!(kind(0, 0), None);
     assert_eq!(kind(6, 21), None);
-    assert_eq!(kind(7, 6), Some(WireErrorKind::FieldValue { name: "maxWireVersion", value: 6 }));
-    assert_eq!(kind(-1, 6), Some(WireErrorKind::FieldValue { name: "minWireVersion", value: -1 }));
-    assert_eq!(kind(0, 1 << 32), Some(WireErrorKind::FieldValue { name: "maxWireVersion", value: 1 << 32 }));
+    assert_eq!(kind(7, 6), Some(WireErrorKind::FieldValue { name: "maxWireVersion" }));
+    assert_eq!(kind(-1, 6), Some(WireErrorKind::FieldValue { name: "minWireVersion" }));
+    assert_eq!(kind(0, 1 << 32), Some(WireErrorKind::FieldValue { name: "maxWireVersion" }));
 }
 
 #[test]

@@ -245,11 +245,8 @@ fn fail(why: &dyn core::fmt::Display) -> ! {
 ///
 /// When called a second time.
 pub fn run() -> ! {
-    static PLAN: StaticCell<Plan> = StaticCell::new();
     static TALLY: StaticCell<Tally> = StaticCell::new();
-    static NETWORK: StaticCell<StackResources<SOCKETS>> = StaticCell::new();
-    let Some(plan) = Plan::read(host::arguments()) else { fail(&format_args!("usage: {USAGE}")) };
-    let plan: &'static Plan = PLAN.init(plan);
+    let plan = read_plan();
     let tally: &'static Tally = TALLY.init(Tally {
         working: Cell::new(plan.tasks),
         attempts: Cell::new(0),
@@ -258,14 +255,30 @@ pub fn run() -> ! {
         longest: Cell::new(Duration::MIN),
     });
     poolhouse_board::run(|spawner: Spawner| {
-        let ethernet = match Ethernet::new([0x52, 0x54, 0, 0x12, 0x34, 0x56]) {
-            Ok(ethernet) => ethernet,
-            Err(error) => fail(&error),
-        };
-        let config = embassy_net::Config::dhcpv4(DhcpConfig::default());
-        let resources = NETWORK.init_with(StackResources::new);
-        let (stack, net) = embassy_net::new(ethernet, config, resources, host::random_u64());
-        spawner.spawn(run_network(net).expect(SPAWNED));
+        let stack = start_network(spawner);
         spawner.spawn(watch(spawner, stack, plan, tally).expect(SPAWNED));
     })
+}
+
+// The executor never returns: whatever is inlined into its caller stays on the stack.
+
+#[inline(never)]
+fn read_plan() -> &'static Plan {
+    static PLAN: StaticCell<Plan> = StaticCell::new();
+    let Some(plan) = Plan::read(host::arguments()) else { fail(&format_args!("usage: {USAGE}")) };
+    PLAN.init(plan)
+}
+
+#[inline(never)]
+fn start_network(spawner: Spawner) -> Stack<'static> {
+    static NETWORK: StaticCell<StackResources<SOCKETS>> = StaticCell::new();
+    let ethernet = match Ethernet::new([0x52, 0x54, 0, 0x12, 0x34, 0x56]) {
+        Ok(ethernet) => ethernet,
+        Err(error) => fail(&error),
+    };
+    let config = embassy_net::Config::dhcpv4(DhcpConfig::default());
+    let resources = NETWORK.init_with(StackResources::new);
+    let (stack, net) = embassy_net::new(ethernet, config, resources, host::random_u64());
+    spawner.spawn(run_network(net).expect(SPAWNED));
+    stack
 }

@@ -49,7 +49,7 @@ async fn work(spawner: Spawner, stack: Stack<'static>, config: &'static Config, 
 }
 
 /// Parses the plan of the command line; the remaining arguments are the credential.
-pub fn plan(arguments: &mut impl Iterator<Item = &'static str>) -> Option<Plan> {
+fn plan(arguments: &mut impl Iterator<Item = &'static str>) -> Option<Plan> {
     static SEEDS: StaticCell<[&str; 1]> = StaticCell::new();
     let seeds = SEEDS.init([arguments.next()?]);
     network::server(seeds[0])?;
@@ -59,8 +59,7 @@ pub fn plan(arguments: &mut impl Iterator<Item = &'static str>) -> Option<Plan> 
 }
 
 /// The options of all clients. The caller adds the credential.
-#[must_use]
-pub fn options(plan: Plan) -> Options {
+fn options(plan: Plan) -> Options {
     Options {
         seeds: plan.seeds,
         direct_connection: true,
@@ -72,23 +71,48 @@ pub fn options(plan: Plan) -> Options {
     }
 }
 
+/// Runs a client with the arguments of the command line: `ADDRESS:PORT [SECONDS [CYCLES]]`.
+pub fn run() -> ! {
+    let (plan, config) = configured();
+    poolhouse_board::run(|spawner: Spawner| start(spawner, plan, config))
+}
+
 /// Runs a client with SCRAM-SHA-256 with the arguments of the command line:
 /// `ADDRESS:PORT SECONDS CYCLES USER PASSWORD`.
 #[cfg(feature = "auth")]
 pub fn run_with_user() -> ! {
+    let (plan, config) = configured_with_user();
+    poolhouse_board::run(|spawner: Spawner| start(spawner, plan, config))
+}
+
+// The executor never returns. Whatever is inlined into its caller stays on the stack, and would be
+// counted as that of the client.
+
+#[inline(never)]
+fn configured() -> (Plan, &'static Config) {
+    let Some(plan) = plan(&mut host::arguments()) else { end(Err(1)) };
+    (plan, checked(options(plan)))
+}
+
+#[cfg(feature = "auth")]
+#[inline(never)]
+fn configured_with_user() -> (Plan, &'static Config) {
     let mut arguments = host::arguments();
     let Some(plan) = plan(&mut arguments) else { end(Err(1)) };
     let (Some(user), Some(password)) = (arguments.next(), arguments.next()) else { end(Err(3)) };
     let credential = Credential::new(user, password).mechanism(Mechanism::SCRAM_SHA_256);
-    let options = Options { credential: Some(credential), ..options(plan) };
-    poolhouse_board::run(|spawner: Spawner| start(spawner, plan, options))
+    (plan, checked(Options { credential: Some(credential), ..options(plan) }))
+}
+
+fn checked(options: Options) -> &'static Config {
+    static CONFIG: StaticCell<Config> = StaticCell::new();
+    let Ok(config) = options.validate() else { end(Err(60)) };
+    CONFIG.init(config)
 }
 
 /// Starts the network, the client and its tasks.
-pub fn start(spawner: Spawner, plan: Plan, options: Options) {
-    static CONFIG: StaticCell<Config> = StaticCell::new();
-    let Ok(config) = options.validate() else { end(Err(60)) };
-    let config: &'static Config = CONFIG.init(config);
+#[inline(never)]
+fn start(spawner: Spawner, plan: Plan, config: &'static Config) {
     let stack = network::start(spawner);
     match work(spawner, stack, config, plan) {
         Ok(token) => spawner.spawn(token),
