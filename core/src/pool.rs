@@ -182,9 +182,9 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: CMAP, "Creating a Connection Pool" (CMAP-32, CMAP-33).
     pub fn new(now: Instant, id: PoolId, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) -> Self {
-        observer.on_event(now, &PoolEvent::PoolCreated { pool: id, options: config.options });
         let services = Services::<M>::empty();
         assert!(!config.options.load_balanced || services.limit() > 0, "a load-balanced pool has slots for services");
+        observer.on_event(now, &PoolEvent::PoolCreated { pool: id, options: config.options });
         Self {
             id,
             config,

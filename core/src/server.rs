@@ -132,7 +132,8 @@ impl<'a, P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'
     /// # Panics
     ///
     /// Panics if the topology has not exactly one seed, if it is neither a direct connection nor
-    /// load balanced, or if only one of pool and topology is load balanced.
+    /// load balanced, if only one of pool and topology is load balanced, or if the pool is load
+    /// balanced and its memory has no slots for services.
     ///
     /// Source: SDAM, "Initial TopologyType"; CMAP, "Creating a Connection Pool".
     pub fn new(

@@ -75,9 +75,10 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 ///   reply to hello must fit: 2,048 hold that of a replica set of seven.
 /// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection.
 /// - `E`: the observer of events.
-/// - `WORKERS`: connections of one server that are established at the same time. A larger
-///   `maxConnecting` is limited to it. Each takes 3 KiB with authentication: the state of a
-///   handshake.
+/// - `WORKERS`: connections of one server that are established at the same time; the default is 1,
+///   not the 2 of the specification. A larger `maxConnecting` is limited to it. A server that
+///   accepts connections and does not answer delays all others for the connect timeout. Each worker
+///   takes 3 KiB with authentication: the state of a handshake.
 ///
 /// [`Buffers`](crate::Buffers) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes.
 ///
@@ -119,7 +120,7 @@ impl<
 > fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}>")
+        write!(f, "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}, _, {WORKERS}>")
     }
 }
 
@@ -162,7 +163,8 @@ impl<
         ConnectionBuffers { receive, send, tcp_receive, tcp_send }
     }
 
-    // All futures are pinned where they are created: moving them would double the stack use.
+    // The futures of servers are pinned where they are created: a move would double their stack use.
+    // `join_array` moves the smaller ones of workers and connections.
 
     async fn run_per_server<F: Future>(mut run: impl FnMut() -> F) {
         let servers: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|_| run()));

@@ -140,7 +140,7 @@ impl<'a> Scram<'a> {
         round
     }
 
-    /// [`Scram::handle_message`] without the end of the conversation.
+    /// Handles a message. The caller ends the conversation after an error, and after its last message.
     fn handle_due(&mut self, message: &[u8], done: bool) -> Result<Round, AuthError> {
         match &self.state {
             State::First if done => Err(AuthError::DoneTooEarly),

@@ -89,7 +89,8 @@ pub(super) type Services<M> = Table<ServiceSlot, <M as Memory>::PerService<Slot<
 pub(super) type WaiterDeadlines<M> = Deadlines<Slots<Instant, <M as Memory>::PerWaiter<Instant>>>;
 
 /// Memory inside the pool, of fixed capacity: up to `CONNS` connections, `WAITERS` check-outs that
-/// wait and, in load-balanced mode, `SERVICES` services. A `maxPoolSize` above `CONNS` means
+/// wait and, in load-balanced mode, `SERVICES` services: [`Pool::new`](super::Pool::new) panics for a
+/// load-balanced pool without slots for services. A `maxPoolSize` above `CONNS` means
 /// `CONNS`. A check-out that finds no free waiter slot fails with [`CheckOutError::Busy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const CONNS: usize, const WAITERS: usize, const SERVICES: usize = 0>;

@@ -33,7 +33,8 @@ pub struct PoolOptions {
     /// Whether `wait_queue_timeout` continues to bound a check-out while a connection is being
     /// established for it. Default false, as the specification requires (CMAP-26).
     pub limits_establishing: bool,
-    /// `loadBalanced`: generations are kept per `serviceId`. Default false.
+    /// `loadBalanced`: generations are kept per `serviceId`. Default false. The pool's memory must
+    /// have slots for services.
     pub load_balanced: bool,
     /// Which available connection a check-out takes. Default [`Reuse::Newest`], as the
     /// specification requires.

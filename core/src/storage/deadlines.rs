@@ -24,7 +24,8 @@ const ARITY: usize = 8;
 /// The number of levels of minima over 2^32 leaves.
 const LEVELS: usize = 11;
 
-/// The maximum capacity that is scanned: four minima with their leaves.
+/// The maximum capacity that is scanned: an operation then reads at most so many leaves, and there is
+/// no code for minima.
 const SCANNED_MAX: u32 = 32;
 
 /// The value of a slot without a deadline. A deadline at this instant is ignored.
@@ -178,8 +179,8 @@ impl<S: Store<Instant>> Deadlines<S> {
         if count > self.room && !self.is_scanned() { self.widen(count) } else { Ok(()) }
     }
 
-    /// Adds leaves up to `count`. Unless leaves are scanned: when the minima do not cover them, extends the minima to twice as
-    /// many leaves.
+    /// Adds leaves up to `count`. If there are minima and they do not cover the leaves, extends them
+    /// to twice as many leaves.
     #[cold]
     pub(crate) fn grow(&mut self, count: usize) -> Result<(), Full> {
         if count > self.room && !self.is_scanned() {

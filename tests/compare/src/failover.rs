@@ -100,7 +100,7 @@ pub(crate) fn run(settings: &Settings) -> Section {
         }
     }
     section.note("Each client has 50 tasks. A task writes a row with a new number and reads it, with w: majority and QUORUM, and pauses for 250 ms. All clients run at the same time, so the incidents are the same for each; they share the machine, and their rates are no measurements. An operation is counted where it ends.");
-    section.note("Lost: acknowledged writes that the judge does not find in the end. Doubled: writes that it finds more than once. The database chooses the rows' keys at each execution, so a second execution of a write adds a row; but the drivers of MongoDB choose them themselves, and then the second one fails. Not read: reads that did not find a write that was acknowledged before. That may happen at a primary that was stopped, and continues before it has found that there is another one: reads with the read concern majority do not exclude it. The planted clients show that the judge finds these defects; they are clients with the default options otherwise.");
+    section.note("Lost: acknowledged writes that the judge does not find in the end. Doubled: writes that it finds more than once. The database chooses the rows' keys at each execution, so a second execution of a write adds a row; but the drivers of MongoDB choose them themselves, and then the second one fails. Not ended: operations that began before the last incident and were running at the end. Not read: reads that did not find a write that was acknowledged before. That may happen at a primary that was stopped, and continues before it has found that there is another one: reads with the read concern majority do not exclude it. The planted clients show that the judge finds these defects; they are clients with the default options otherwise.");
     section.note("A gap is a time without a success of any task. A return is the time from a server listening again, after its process had ended, to an established connection of the client. Opened: connections that the client has opened at the new primary since the incident until one second after the election, or at the returned node of Cassandra in its first second. Both are found in the system's tables every 20 ms, and include connections of monitors.");
     section.note("The servers of MongoDB send heartbeats each 500 ms, elect another primary after 5 s, and end in order within 2 s. The incidents happen to the primary, or to the node of Cassandra that is the clients' contact point. A primary that ends its work in order steps down; a node is drained, and restarted.");
     section.note("Best options: for MongoDB heartbeatFrequencyMS=500, connectTimeoutMS=2000, and a time limit of 60 s for each operation with all its attempts, or, where there is none, for the selection of a server; for Cassandra, statements that are marked as idempotent, so that a client may execute them again, and heartbeats after 1 s that must be answered within 2 s. Other options, and all of the others, are the defaults.");
@@ -201,8 +201,10 @@ impl Kind {
                 let lost: u64 = judged.iter().map(|judged| judged.lost).sum();
                 let doubled: u64 = judged.iter().map(|judged| judged.doubled).sum();
                 planted.row(*title, &[lost as f64, doubled as f64]);
-                if (*title == LOSES && lost == 0) || (*title == DOUBLES && doubled == 0) {
-                    return Err(format!("the judge has not found that a planted client {title}"));
+                if (lost, doubled) != if *title == LOSES { (1, 0) } else { (0, 1) } {
+                    return Err(format!(
+                        "of the planted client that {title}, the judge finds {lost} lost and {doubled} doubled"
+                    ));
                 }
                 continue;
             }

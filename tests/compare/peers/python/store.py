@@ -6,7 +6,6 @@ import threading
 import time
 
 from pymongo import MongoClient
-from pymongo.errors import PyMongoError
 
 TASKS, PAUSE_S = 50, 0.25
 # See the notes of the section.
@@ -29,7 +28,7 @@ def recorded(is_write, number, operation):
         running[threading.get_ident()] = record
     try:
         outcome = "Done" if operation() is not None else "Missing"
-    except PyMongoError as error:
+    except Exception as error:
         outcome = {"Failed": str(error)}
     with lock:
         del running[threading.get_ident()]

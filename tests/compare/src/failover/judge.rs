@@ -29,11 +29,12 @@ pub(super) enum Outcome {
 const ERROR_CHARACTERS: usize = 160;
 
 /// The columns of a table.
-pub(super) const COLUMNS: [&str; 11] = [
+pub(super) const COLUMNS: [&str; 12] = [
     "writes",
     "reads",
     "failed writes",
     "failed reads",
+    "not ended",
     "lost",
     "doubled",
     "not read",
@@ -50,6 +51,8 @@ pub(super) struct Judged {
     reads: u64,
     failed_writes: u64,
     failed_reads: u64,
+    /// Operations that began before the last window and were running at its end.
+    not_ended: u64,
     pub(super) lost: u64,
     pub(super) doubled: u64,
     missing: u64,
@@ -70,12 +73,14 @@ impl Judged {
     }
 
     /// The figures in the order of [`COLUMNS`].
-    pub(super) fn figures(&self, seen: Seen) -> [f64; 11] {
-        let counts =
-            [self.writes, self.reads, self.failed_writes, self.failed_reads, self.lost, self.doubled, self.missing];
-        let [writes, reads, failed_writes, failed_reads, lost, doubled, missing] = counts.map(|count| count as f64);
-        let (gap, slowest) = (self.gap_ms, self.slowest_ms);
-        [writes, reads, failed_writes, failed_reads, lost, doubled, missing, gap, slowest, seen.return_ms, seen.opened]
+    pub(super) fn figures(&self, seen: Seen) -> [f64; 12] {
+        let failed = [self.failed_writes, self.failed_reads, self.not_ended];
+        let counts = [self.writes, self.reads, failed[0], failed[1], failed[2], self.lost, self.doubled, self.missing];
+        let times = [self.gap_ms, self.slowest_ms, seen.return_ms, seen.opened];
+        core::array::from_fn(|place| match place.checked_sub(counts.len()) {
+            None => counts[place] as f64,
+            Some(place) => times[place],
+        })
     }
 }
 
@@ -90,6 +95,7 @@ pub(super) fn judge(records: &[Record], copies: impl Fn(i64) -> u64, window_ms: 
         judged.slowest_ms = judged.slowest_ms.max(record.end_ms - record.begin_ms);
         let is_done = matches!(record.outcome, Outcome::Done | Outcome::Missing);
         let has_failed = matches!(record.outcome, Outcome::Failed(_));
+        judged.not_ended += u64::from(record.outcome == Outcome::Running && record.begin_ms < window_ms.start);
         if is_done {
             successes.push(record.end_ms);
         }
@@ -112,7 +118,8 @@ pub(super) fn judge(records: &[Record], copies: impl Fn(i64) -> u64, window_ms: 
     // The first window begins with the first success.
     let begin_ms = if window_ms.start.is_finite() { Some(window_ms.start) } else { successes.first().copied() };
     let moments: Vec<f64> = begin_ms.into_iter().chain(successes).chain([window_ms.end]).collect();
-    judged.gap_ms = moments.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    // No figure for a first window without a success.
+    judged.gap_ms = moments.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::NAN, f64::max);
     judged
 }
 
