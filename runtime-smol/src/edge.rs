@@ -51,7 +51,7 @@
 //!
 //! # Costs
 //!
-//! - A thread, and a descriptor of the system with two copies. They stay until the process ends.
+//! - A thread and three descriptors of the system. They stay until the process ends.
 //! - On Linux, timers are up to 1 ms late; those of `Smol` are not.
 //!
 //! The module exists on Linux, Android, macOS, iOS and the BSDs.
@@ -86,7 +86,8 @@ pub type Client = poolhouse_client::Client<Edge>;
 /// share of one wait for all tasks. The tasks must be short between two awaits, as on any executor:
 /// while one runs, no other runs, and no socket or timer of the platform [`Edge`] is served.
 ///
-/// Dropping the returned task cancels it. If it panics, the others continue.
+/// Dropping the returned task cancels it. If it panics, the others continue. In the child of a fork
+/// no task runs. A task must not fork: the child would take events of the parent's sockets.
 ///
 /// # Panics
 ///

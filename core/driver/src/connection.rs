@@ -228,10 +228,11 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// Prepares the connection for its next owner.
+    /// Prepares the connection for its next owner. A late reply may have made it usable again, so
+    /// the cause that its last owner had to close it is no longer valid.
     #[inline]
     pub(super) fn lend(&mut self, lease: Lease, deadline: Option<Instant>) {
-        (self.lease, self.deadline) = (Some(lease), deadline);
+        (self.lease, self.deadline, self.broken) = (Some(lease), deadline, None);
     }
 
     /// The message of the last command.

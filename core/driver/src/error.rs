@@ -127,8 +127,8 @@ impl core::error::Error for CheckOutFailure {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
-// The variant is a whole word: processors stall when a word is loaded that was stored in parts, and
-// check-outs return this type.
+// The variant is a whole word, because check-outs return this type, and processors stall when a word
+// is loaded that was stored in parts. That was a tenth of a check-out's time.
 #[repr(usize)]
 pub enum OperationError {
     /// No suitable server was found in time, or none can be found. Contains the topology at that

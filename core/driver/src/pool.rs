@@ -244,7 +244,8 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
                 Err(error) => Err(error),
             };
             match outcome {
-                Ok((connection, lease)) => {
+                Ok((None, lease)) => return Err(pool.lacks_connection(lease)),
+                Ok((Some(connection), lease)) => {
                     let mut pooled = Pooled::new(pool, lease, connection);
                     if pooled.is_usable().await {
                         return Ok(pooled);
@@ -279,11 +280,12 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         pool.check_fork()?;
         // A deadline in the past: the check-out does not wait.
         match pool.check_out(|| pool.runtime.now(), |_| Some(Instant::ORIGIN)) {
-            Ok(Begun::Granted(connection, lease)) => {
+            Ok(Begun::Granted(Some(connection), lease)) => {
                 let mut pooled = Pooled::new(pool, lease, connection);
                 pooled.mark_used();
                 Ok(pooled)
             }
+            Ok(Begun::Granted(None, lease)) => Err(pool.lacks_connection(lease)),
             Ok(Begun::Queued(id)) => {
                 debug_assert!(false, "a check-out without time does not wait");
                 pool.cancel(pool.runtime.now(), id);
@@ -315,6 +317,13 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
                 _ => PoolError::Closed,
             }
         })
+    }
+
+    #[cold]
+    fn lacks_connection(&self, lease: Lease) -> PoolError<M::Error> {
+        debug_assert!(false, "a granted connection is in its slot");
+        self.give_back(lease, &mut None);
+        PoolError::Interrupted
     }
 
     fn check_fork(&self) -> Result<(), PoolError<M::Error>> {

@@ -147,12 +147,11 @@ impl Reactor {
                 continue;
             }
             let timeout = self.timers.with(|timers| timers.advance(clock::now(), &mut due));
-            if !due.is_empty() {
-                for waker in due.drain(..) {
-                    let _ = contain(|| waker.wake());
-                }
-                continue;
+            for waker in due.drain(..) {
+                let _ = contain(|| waker.wake());
             }
+            // Also with work to do, the sockets are looked at: timers that are always due must not
+            // starve them.
             let timeout = if bell.is_rung.load(Ordering::SeqCst) { Some(Duration::ZERO) } else { timeout };
             match selector.poll(&mut events, timeout) {
                 Ok(()) => {}

@@ -4,14 +4,15 @@ use super::{Edge, Socket, spawn};
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
+use core::panic::AssertUnwindSafe;
 use core::pin::pin;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_client::Platform;
 use poolhouse_client::poolhouse_core::Instant;
 use poolhouse_tests::patience::{eventually, run};
-use smol::future::poll_once;
+use smol::future::{FutureExt as _, poll_once};
 use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -257,7 +258,8 @@ fn tasks_run_on_the_thread_of_the_reactor_and_a_panic_ends_only_its_own() {
         });
         let panicking = spawn(async { std::panic::resume_unwind(Box::new("on purpose")) });
         assert_eq!(task.await.as_deref(), Some("poolhouse-edge"));
-        drop::<smol::Task<()>>(panicking);
+        let panicking: smol::Task<()> = panicking;
+        assert!(AssertUnwindSafe(panicking).catch_unwind().await.is_err());
         assert_eq!(spawn(async move { name() }).await.as_deref(), Some("poolhouse-edge"));
     });
 }
@@ -272,5 +274,34 @@ fn sleep_that_is_the_earliest_wakes_the_reactor() {
         Edge.sleep_until(at).await;
         assert!(Edge.now() >= at);
         assert!(poll_once(far).await.is_none());
+    });
+}
+
+#[test]
+fn sockets_are_served_while_timers_are_always_due() {
+    run(async {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let busy = [(); 2].map(|()| {
+            let is_over = Arc::clone(&is_over);
+            spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    // The timer of the other task is due meanwhile.
+                    let begun = std::time::Instant::now();
+                    while begun.elapsed() < Duration::from_millis(2) {
+                        core::hint::spin_loop();
+                    }
+                    Edge.sleep_until(Edge.now().saturating_add(Duration::from_millis(1))).await;
+                }
+            })
+        });
+        let (mut socket, mut peer) = pair();
+        let mut buffer = [0; 8];
+        assert!(poll_once(socket.read(&mut buffer)).await.is_none());
+        peer.write_all(b"abc").expect("sent");
+        assert_eq!(socket.read(&mut buffer).await.expect("received"), 3);
+        is_over.store(true, Ordering::SeqCst);
+        for task in busy {
+            task.await;
+        }
     });
 }

@@ -6,6 +6,7 @@ use super::support::{
     server,
 };
 use core::time::Duration;
+use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
 use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Error, Event};
@@ -85,6 +86,23 @@ fn connection_of_a_cancelled_operation_is_reused_after_its_late_reply() {
         assert_eq!(next_connection(&client).await, id);
         at_rest(&server, &client, 1).await;
         assert_eq!(server.accepted_count(), 2);
+        client.close().await;
+    });
+}
+
+#[test]
+fn connection_that_has_refused_a_command_is_reused_after_its_late_reply() {
+    run(async {
+        let server = server();
+        let client = client(one(&server, PATIENCE));
+        let id = next_connection(&client).await;
+        answer_late(&server, 1, LATE);
+        let mut connection = client.check_out().await.expect("a connection");
+        assert!(poll_times(connection.run_command("admin", bson::doc! { "ping": 1 }), 1, DropIt::AtOnce).is_none());
+        let second = connection.run_command("admin", bson::doc! { "ping": 1 }).await;
+        assert_eq!(operation(&refused(second)), OperationError::Broken(Cause::Cancelled));
+        drop(connection);
+        assert_eq!(next_connection(&client).await, id);
         client.close().await;
     });
 }

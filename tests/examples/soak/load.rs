@@ -3,6 +3,7 @@
 use crate::detour::Detour;
 use alloc::sync::Arc;
 use bson::{Bson, Document, doc};
+use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use futures_lite::future;
@@ -69,6 +70,9 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Runs a task of the load on an executor.
+pub(crate) type Spawn = fn(Pin<Box<dyn Future<Output = Vec<Insert>> + Send>>) -> smol::Task<Vec<Insert>>;
+
 /// The load: its tasks and their tallies.
 pub(crate) struct Load {
     pub(crate) tally: Arc<Tally>,
@@ -76,15 +80,14 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn start<P: Platform>(client: &Client<Detour<P>>, seed: u64) -> Self {
+    pub(crate) fn start<P: Platform>(client: &Client<Detour<P>>, seed: u64, spawn: Spawn) -> Self {
         let tally = Arc::new(Tally::default());
         let tasks = (0..TASKS)
             .map(|task| {
                 let (client, tally) = (client.clone(), Arc::clone(&tally));
                 let rng = Rng::stream(seed, &format!("task {task}"));
-                smol::spawn(
-                    Worker { client, tally, task: task as i64, rng, inserts: Vec::with_capacity(INSERTS) }.work(),
-                )
+                let worker = Worker { client, tally, task: task as i64, rng, inserts: Vec::with_capacity(INSERTS) };
+                spawn(Box::pin(worker.work()))
             })
             .collect();
         Self { tally, tasks }

@@ -11,7 +11,7 @@
 //! was never sent, the client's events are consistent, no resource of the process grew, and at the
 //! end servers and pools count the same connections, and no connections after the client is closed.
 //!
-//! `edge`: the same for the platform with the edge-triggered reactor.
+//! `edge`: the same for the platform with the edge-triggered reactor, on whose thread the tasks run.
 //!
 //! `board`: the same for the firmware under QEMU, with one server behind a proxy; see [`board`].
 
@@ -27,7 +27,7 @@ mod set;
 
 use core::time::Duration;
 use poolhouse_smol::Smol;
-use poolhouse_smol::edge::Edge;
+use poolhouse_smol::edge::{self, Edge};
 use std::process::ExitCode;
 
 /// What is tested.
@@ -79,8 +79,8 @@ fn main() -> ExitCode {
         }
     };
     let outcome = match plan.subject {
-        Subject::Set => set::soak::<Smol>(plan),
-        Subject::Edge => set::soak::<Edge>(plan),
+        Subject::Set => set::soak::<Smol>(plan, smol::spawn),
+        Subject::Edge => set::soak::<Edge>(plan, edge::spawn),
         Subject::Board => board::soak(plan),
     };
     match outcome {

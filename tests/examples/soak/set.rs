@@ -3,7 +3,7 @@
 use crate::chaos::{self, Incident, Incidents, Servers};
 use crate::detour::{DRIVER_NAME, Detour};
 use crate::events::{self, Balance};
-use crate::load::{COLLECTION, DATABASE, Insert, Load, Tally};
+use crate::load::{COLLECTION, DATABASE, Insert, Load, Spawn, Tally};
 use crate::samples::{self, Sample};
 use crate::{Plan, Subject};
 use alloc::collections::BTreeMap;
@@ -49,7 +49,9 @@ const MORE: Duration = Duration::from_secs(120);
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 /// Runs the whole soak on a platform. Returns a list of the faults found.
-pub(crate) fn soak<P: Platform + Default>(plan: Plan) -> Result<Vec<String>, Failure> {
+///
+/// - `spawn`: runs a task of the load.
+pub(crate) fn soak<P: Platform + Default>(plan: Plan, spawn: Spawn) -> Result<Vec<String>, Failure> {
     let set = MongodReplicaSet::start(3)?;
     let addresses: Vec<_> = (0..3).map(|member| set.member(member).address()).collect();
     let proxies = addresses.iter().zip(plan.seed..).map(|(address, seed)| Proxy::start(*address, seed));
@@ -70,7 +72,7 @@ pub(crate) fn soak<P: Platform + Default>(plan: Plan) -> Result<Vec<String>, Fai
     let subscription = subscribers.subscribe(EventKinds::ALL, events::KEPT, |_| true);
     let client = Client::with_platform(platform.clone(), options, subscribers)?;
     let reader = thread::spawn(|| smol::block_on(events::read(subscription)));
-    let load = Load::start(&client, plan.seed);
+    let load = Load::start(&client, plan.seed, spawn);
     let mut soak = Soak {
         plan,
         servers,

@@ -2,7 +2,7 @@
 //!
 //! Each case runs in a separate process, which forks once or twice; no runtime is driven in its
 //! child; a case that hangs is killed with its child. A server in the process of a case has its
-//! thread in the parent, and its sockets in the same reactor as the client's.
+//! thread in the parent, and its sockets in smol's reactor.
 #![allow(unsafe_code, reason = "fork and _exit; in a child only the code under test uses processes, threads or locks")]
 
 extern crate alloc;

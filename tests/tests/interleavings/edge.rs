@@ -1,4 +1,5 @@
-//! A socket of smol's edge-triggered platform: its readiness, with the lock of the model.
+//! A socket of smol's edge-triggered platform: its readiness, with the lock of the model. The wake-up of
+//! the reactor's thread, for tasks and for timers, has no model.
 
 #[path = "../../../runtime-smol/src/edge/readiness.rs"]
 mod readiness;

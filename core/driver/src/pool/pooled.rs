@@ -20,13 +20,9 @@ pub struct Pooled<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> {
 
 impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> {
     #[inline]
-    pub(super) fn new(pool: H, lease: Lease, mut connection: Option<Held<M::Connection>>) -> Self {
-        debug_assert!(connection.is_some(), "a granted connection is in its slot");
-        match &mut connection {
-            Some(conn) => conn.lease = Some(lease),
-            None => pool.give_back(lease, &mut None),
-        }
-        Self { pool, connection }
+    pub(super) fn new(pool: H, lease: Lease, mut connection: Held<M::Connection>) -> Self {
+        connection.lease = Some(lease);
+        Self { pool, connection: Some(connection) }
     }
 
     /// The pool.

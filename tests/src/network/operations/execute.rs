@@ -16,7 +16,7 @@ use poolhouse_cql::{Consistency, Parameters, Request, Response};
 use poolhouse_driver::OperationError;
 
 /// Executes the work of an operation.
-pub(crate) async fn execute(sim: &Sim, subject: &Subject, work: Work) -> Result<(), Failed> {
+pub(in crate::network) async fn execute(sim: &Sim, subject: &Subject, work: Work) -> Result<(), Failed> {
     match subject {
         Subject::Client(client) => on_client(sim, client, work).await.map_err(|error| {
             let known = client.servers().into_iter().filter_map(|server| server.round_trip_minimum);
@@ -218,13 +218,13 @@ async fn polled_at_most<F: Future>(sim: &Sim, polls: u32, work: F) -> Option<F::
 }
 
 /// An operation, and when its future is dropped. Its end is recorded in the state.
-pub(crate) struct Running<F> {
-    pub(crate) sim: Sim,
-    pub(crate) id: u64,
+pub(in crate::network) struct Running<F> {
+    pub(in crate::network) sim: Sim,
+    pub(in crate::network) id: u64,
     /// `None` once it was dropped.
-    pub(crate) work: Option<Pin<Box<F>>>,
-    pub(crate) drop_point: DropPoint,
-    pub(crate) polls: u32,
+    pub(in crate::network) work: Option<Pin<Box<F>>>,
+    pub(in crate::network) drop_point: DropPoint,
+    pub(in crate::network) polls: u32,
 }
 
 impl<F: Future<Output = Result<(), Failed>>> Future for Running<F> {
