@@ -48,7 +48,7 @@ impl KeyRing {
             if let Some(place) = self.keys.get_mut(self.oldest) {
                 *place = keys;
             }
-            self.oldest = (self.oldest + 1) % KEYS_MAX;
+            self.oldest = if self.oldest + 1 < KEYS_MAX { self.oldest + 1 } else { 0 };
         }
     }
 

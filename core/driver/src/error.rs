@@ -129,7 +129,7 @@ impl core::error::Error for CheckOutFailure {
 #[non_exhaustive]
 // The variant is a whole word, because check-outs return this type, and processors stall when a word
 // is loaded that was stored in parts. That was a tenth of a check-out's time.
-#[repr(usize)]
+#[cfg_attr(target_pointer_width = "64", repr(usize))]
 pub enum OperationError {
     /// No suitable server was found in time, or none can be found. Contains the topology at that
     /// time.

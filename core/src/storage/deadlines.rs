@@ -8,7 +8,7 @@
 //! average. The worst case is O(log n): seven steps for two million deadlines. There are no links
 //! and no sorting.
 //!
-//! Memory of a fixed capacity of at most [`SCANNED_MAX`] slots has no minima: the earliest deadline
+//! Memory of a fixed capacity of at most `SCANNED_MAX` slots has no minima: the earliest deadline
 //! is found by a scan of the leaves. That is O(n), and less code. The capacity is a constant, so
 //! only one of both ways is compiled.
 
