@@ -16,9 +16,10 @@ use core::future::poll_fn;
 use core::ops::Range;
 use core::task::Poll;
 use embedded_io_async::{ErrorType, Read, Write};
-use poolhouse_core::pool::Lease;
+#[cfg(feature = "alloc")]
+use poolhouse_core::Instant;
 use poolhouse_core::storage::Full;
-use poolhouse_core::{Cause, Instant, Reason};
+use poolhouse_core::{Cause, Reason};
 use poolhouse_wire::bson::RawDocument;
 #[cfg(feature = "alloc")]
 use poolhouse_wire::command::CommandReply;
@@ -117,13 +118,6 @@ impl core::error::Error for ExchangeError {
 
 /// A connected socket. Its owner has exclusive access.
 pub(super) struct Connection<R: Runtime> {
-    /// While the connection is checked out. This field and the next two are not in the
-    /// [`Guard`](super::Guard), so that futures return a small value.
-    pub(super) lease: Option<Lease>,
-    /// The deadline of operations of the owner.
-    pub(super) deadline: Option<Instant>,
-    /// Why the connection must be closed when it is returned.
-    pub(super) broken: Option<Cause>,
     stream: R::Stream,
     /// The first `received` bytes are received data.
     input: R::Buffer,
@@ -206,9 +200,6 @@ const KEEP_BYTES_MAX: usize = 256 * 1024;
 impl<R: Runtime> Connection<R> {
     pub(super) fn new(stream: R::Stream, input: R::Buffer, output: R::Buffer) -> Self {
         Self {
-            lease: None,
-            deadline: None,
-            broken: None,
             stream,
             input,
             received: 0,
@@ -226,13 +217,6 @@ impl<R: Runtime> Connection<R> {
             #[cfg(feature = "alloc")]
             operation_id: 0,
         }
-    }
-
-    /// Prepares the connection for its next owner. A late reply may have made it usable again, so
-    /// the cause that its last owner had to close it is no longer valid.
-    #[inline]
-    pub(super) fn lend(&mut self, lease: Lease, deadline: Option<Instant>) {
-        (self.lease, self.deadline, self.broken) = (Some(lease), deadline, None);
     }
 
     /// The message of the last command.

@@ -21,7 +21,9 @@ use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 #[cfg(feature = "alloc")]
 use core::time::Duration;
-use poolhouse_core::pool::{CheckOutError, ConnId, Health, Lease, Pinned, WaiterId};
+#[cfg(feature = "alloc")]
+use poolhouse_core::pool::ConnId;
+use poolhouse_core::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
 #[cfg(feature = "std")]
 use poolhouse_core::topology::TopologyType;
 use poolhouse_core::{Cause, Instant};
@@ -42,8 +44,10 @@ use poolhouse_wire::message::{Flags, Matched, Outgoing, encode_command};
 pub struct Guard<'h, R: Runtime> {
     core: &'h ClientCore<R>,
     server: R::ServerHandle,
-    /// With its lease. `None` once it was returned.
+    lease: Option<Lease>,
     connection: Option<Held<R>>,
+    broken: Option<Cause>,
+    deadline: Option<Instant>,
 }
 
 impl<'h, R: Runtime> Guard<'h, R> {
@@ -105,53 +109,57 @@ impl<'h, R: Runtime> Guard<'h, R> {
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
     {
         self.check_usable()?;
-        let conn = self.conn();
         let outcome = match self.exchange(db, flags, body).await {
             Ok(()) => self.judge(),
             Err(error) => Err(error),
         };
         #[cfg(feature = "alloc")]
-        if let Some(conn) = conn {
-            self.observe_end(conn, outcome.as_ref().err());
+        if let Some(lease) = &self.lease {
+            self.observe_end(lease.conn(), outcome.as_ref().err());
         }
-        if let (Err(error), Some(conn), Some(connection)) = (&outcome, conn, &mut self.connection) {
+        if let Err(error) = outcome {
             // A command that timed out before it was sent leaves the connection usable.
-            let unsent = *error == OperationError::Timeout && connection.is_idle();
+            let unsent = error == OperationError::Timeout
+                && self.connection.as_ref().is_some_and(|connection| connection.is_idle());
             if let Some(cause) = error.connection_cause().filter(|_| !unsent) {
-                connection.broken = Some(cause);
-                if let OperationError::Exchange(ExchangeError::Network(reason)) = error {
+                self.broken = Some(cause);
+                if let OperationError::Exchange(ExchangeError::Network(reason)) = &error {
                     self.server.note_failure(ConnectError::new(cause, reason.clone()));
                 }
-                self.core.report_failure(&self.server, conn, cause);
+                if let Some(lease) = &self.lease {
+                    self.core.report_failure(&self.server, lease.conn(), cause);
+                }
             }
+            return Err(error);
         }
-        outcome
-    }
-
-    /// The id of the connection; `None` once it was returned.
-    fn conn(&self) -> Option<ConnId> {
-        self.connection.as_ref()?.lease.as_ref().map(Lease::conn)
+        Ok(())
     }
 
     /// Checks that the connection is usable for a command.
     fn check_usable(&mut self) -> Result<(), OperationError> {
-        let Some(connection) = &mut self.connection else { return Err(OperationError::Broken(Cause::Closed)) };
-        if connection.is_idle() && connection.broken.is_none() {
-            return Ok(());
+        let busy = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if busy || self.broken.is_some() {
+            self.core.check_fork()?;
         }
-        self.core.check_fork()?;
-        // Without a cause, the previous command was cancelled: the next bytes belong to its reply.
-        Err(OperationError::Broken(*connection.broken.get_or_insert(Cause::Cancelled)))
+        if self.broken.is_none() && busy {
+            // The previous command was cancelled: the next bytes belong to its reply.
+            self.broken = Some(Cause::Cancelled);
+        }
+        if let Some(cause) = self.broken {
+            return Err(OperationError::Broken(cause));
+        }
+        Ok(())
     }
 
     async fn exchange<F>(&mut self, db: &str, flags: Flags, body: F) -> Result<(), OperationError>
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
     {
-        let (Some(conn), Some(connection)) = (self.conn(), &mut self.connection) else {
+        let (Some(lease), Some(connection)) = (&self.lease, &mut self.connection) else {
             return Err(OperationError::Broken(Cause::Closed));
         };
-        let (core, server, deadline) = (self.core, &self.server, connection.deadline);
+        let conn = lease.conn();
+        let (core, server, deadline) = (self.core, &self.server, self.deadline);
         #[cfg(feature = "alloc")]
         let is_observed = core.events().kinds().intersects(EventKinds::COMMANDS);
         let talk = async {
@@ -252,7 +260,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// Evaluates the reply: `ok: 0` is an error, and is reported to the topology.
     fn judge(&mut self) -> Result<(), OperationError> {
-        let (Some(conn), Some(connection)) = (self.conn(), &mut self.connection) else {
+        let (Some(lease), Some(connection)) = (&self.lease, &mut self.connection) else {
             return Err(OperationError::Broken(Cause::Closed));
         };
         let reply = connection.reply()?;
@@ -261,7 +269,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
         let reply = CommandReply::parse(reply).map_err(ExchangeError::Wire)?;
         if !reply.ok || reply.write_concern_error.is_some() {
-            self.core.report_reply(&self.server, conn, &reply);
+            self.core.report_reply(&self.server, lease.conn(), &reply);
         }
         if reply.cause().is_some() {
             return Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() });
@@ -275,22 +283,28 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// Returns the lease if that is not possible.
     #[cfg(feature = "alloc")]
     fn drain(&mut self, lease: Lease) -> Option<Lease> {
-        let Some(connection) = self.connection.take_if(|connection| connection.owes_reply()) else {
-            return Some(lease);
-        };
-        let limit = self.core.config().drain_timeout;
-        let cause = connection.broken.unwrap_or(Cause::Cancelled);
-        if limit.is_zero() || !matches!(cause, Cause::Cancelled | Cause::NetworkTimeout) {
-            self.connection = Some(connection);
+        if !self.connection.as_ref().is_some_and(|connection| connection.owes_reply()) {
             return Some(lease);
         }
-        let deadline = self.core.now().saturating_add(limit);
-        let Err(Drain { lease, connection, .. }) = self.server.drain(Drain { lease, connection, cause, deadline })
-        else {
-            return None;
-        };
-        self.connection = Some(connection);
-        Some(lease)
+        let Some((cause, deadline)) = self.may_drain() else { return Some(lease) };
+        let Some(connection) = self.connection.take() else { return Some(lease) };
+        match self.server.drain(Drain { lease, connection, cause, deadline }) {
+            Ok(()) => None,
+            Err(Drain { lease, connection, .. }) => {
+                self.connection = Some(connection);
+                Some(lease)
+            }
+        }
+    }
+
+    /// The cause of closing if an outstanding reply does not arrive in time, and the end of that
+    /// time. `None` if the reply is not awaited.
+    #[cfg(feature = "alloc")]
+    fn may_drain(&self) -> Option<(Cause, Instant)> {
+        let limit = self.core.config().drain_timeout;
+        let cause = self.broken.unwrap_or(Cause::Cancelled);
+        let patient = matches!(cause, Cause::Cancelled | Cause::NetworkTimeout);
+        (patient && !limit.is_zero()).then(|| (cause, self.core.now().saturating_add(limit)))
     }
 
     /// Returns the reply to the last command, also when it failed with [`OperationError::Command`]; `{
@@ -339,8 +353,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     ///
     /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
     pub fn pin(&mut self, pinned: Pinned) {
-        let lease = self.connection.as_ref().and_then(|connection| connection.lease.as_ref());
-        if let Some(lease) = lease.filter(|_| !self.core.is_forked()) {
+        if let Some(lease) = self.lease.as_ref().filter(|_| !self.core.is_forked()) {
             self.server.pin(lease, pinned);
         }
     }
@@ -351,21 +364,20 @@ impl<'h, R: Runtime> Guard<'h, R> {
         if !self.is_usable() {
             return None;
         }
-        Some(Parked { server: self.server.clone(), connection: self.connection.take()? })
+        let lease = self.lease.take()?;
+        Some(Parked { server: self.server.clone(), lease, connection: self.connection.take() })
     }
 
     /// Whether the connection is usable for a command: it has not failed, and no reply is
     /// outstanding.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.is_idle() && connection.broken.is_none())
+        self.broken.is_none() && self.connection.as_ref().is_some_and(|connection| connection.is_idle())
     }
 
     /// Sets the deadline of operations; `None` is no deadline.
-    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        if let Some(connection) = &mut self.connection {
-            connection.deadline = deadline;
-        }
+    pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 
     /// Returns how long the server may work on a command that is sent now, so that its reply arrives
@@ -381,8 +393,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     pub fn time_for_server(&self) -> Result<Option<Duration>, OperationError> {
         // The error of an unusable connection is that of the command.
         let is_usable = self.is_usable() && !self.core.is_forked();
-        let connection = self.connection.as_ref().filter(|_| is_usable);
-        let Some(deadline) = connection.and_then(|connection| connection.deadline) else { return Ok(None) };
+        let Some(deadline) = self.deadline.filter(|_| is_usable) else { return Ok(None) };
         let rest = deadline.saturating_since(self.core.now());
         match rest.saturating_sub(self.server.round_trip_minimum()) {
             Duration::ZERO => Err(OperationError::Timeout),
@@ -405,7 +416,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// Returns the specification's id of the connection.
     #[must_use]
     pub fn connection_id(&self) -> u64 {
-        self.conn().map_or(0, |conn| conn.connection_id().get())
+        self.lease.as_ref().map_or(0, |lease| lease.conn().connection_id().get())
     }
 
     /// Returns the server's hello when the connection was established; `None` in the child of a
@@ -415,33 +426,32 @@ impl<'h, R: Runtime> Guard<'h, R> {
         if self.core.is_forked() {
             return None;
         }
-        self.server.known(self.conn()?)
+        self.server.known(self.lease.as_ref()?.conn())
     }
 }
 
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        let Some(lease) = connection.lease.take() else { return };
+        let Some(lease) = self.lease.take() else { return };
         if self.core.is_forked() {
             // In the child of a fork nothing is returned, and the server is leaked with its state.
             return core::mem::forget(self.server.clone());
         }
-        let lease = if connection.is_idle() {
-            connection.rest();
-            lease
-        } else {
-            #[cfg(feature = "alloc")]
-            self.observe_end(lease.conn(), Some(&OperationError::Broken(Cause::Cancelled)));
-            #[cfg(feature = "alloc")]
-            let Some(lease) = self.drain(lease) else { return };
-            if let Some(connection) = &mut self.connection {
-                connection.broken.get_or_insert(Cause::Cancelled);
+        let lease = match &mut self.connection {
+            Some(connection) if connection.is_idle() => {
+                connection.rest();
+                lease
             }
-            lease
+            _ => {
+                #[cfg(feature = "alloc")]
+                self.observe_end(lease.conn(), Some(&OperationError::Broken(Cause::Cancelled)));
+                #[cfg(feature = "alloc")]
+                let Some(lease) = self.drain(lease) else { return };
+                self.broken.get_or_insert(Cause::Cancelled);
+                lease
+            }
         };
-        let broken = self.connection.as_ref().and_then(|connection| connection.broken);
-        let health = broken.map_or(Health::Healthy, Health::Broken);
+        let health = self.broken.map_or(Health::Healthy, Health::Broken);
         self.server.check_in(|| self.core.now(), lease, &mut self.connection, health);
     }
 }
@@ -460,7 +470,8 @@ impl<R: Runtime> fmt::Debug for Guard<'_, R> {
 #[must_use = "only `resume` returns the connection to its pool"]
 pub struct Parked<R: Runtime> {
     server: R::ServerHandle,
-    connection: Held<R>,
+    lease: Lease,
+    connection: Option<Held<R>>,
 }
 
 impl<R: Runtime> Parked<R> {
@@ -469,9 +480,8 @@ impl<R: Runtime> Parked<R> {
     /// - `core`: the client core of the guard.
     /// - `deadline`: of the operations under the guard.
     pub fn resume(self, core: &ClientCore<R>, deadline: Option<Instant>) -> Guard<'_, R> {
-        let Self { server, mut connection } = self;
-        connection.deadline = deadline;
-        Guard { core, server, connection: Some(connection) }
+        let Self { server, lease, connection } = self;
+        Guard { core, server, lease: Some(lease), connection, broken: None, deadline }
     }
 }
 
@@ -532,18 +542,13 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
         let Some(server) = self.server.take() else {
             return Err(OperationError::check_out_of("", CheckOutError::Cancelled));
         };
-        let core = self.core;
         match claimed {
-            Ok((Some(mut connection), lease)) => {
-                connection.lend(lease, self.deadline);
-                Ok(Guard { core, server, connection: Some(connection) })
+            Ok((connection, lease)) => {
+                debug_assert!(connection.is_some(), "a granted connection has a socket");
+                let Self { core, deadline, .. } = *self;
+                Ok(Guard { core, server, lease: Some(lease), connection, broken: None, deadline })
             }
-            Ok((None, lease)) => {
-                debug_assert!(false, "a granted connection is in its slot");
-                server.check_in(|| core.now(), lease, &mut None, Health::Broken(Cause::Closed));
-                Err(OperationError::Broken(Cause::Closed))
-            }
-            Err(error) => Err(core.explain(&server, error)),
+            Err(error) => Err(self.core.explain(&server, error)),
         }
     }
 }
