@@ -31,8 +31,6 @@ use poolhouse_wire::{AuthError, Labels};
 /// of this chain, so that no text is in it twice: match the variant to reach its error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-// The variant is a whole word, as that of `OperationError`.
-#[repr(usize)]
 pub enum Error {
     /// A client, session or change of options was refused; nothing was started or changed.
     Setup(SetupError),

@@ -127,9 +127,6 @@ impl core::error::Error for CheckOutFailure {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
-// The variant is a whole word, because check-outs return this type, and processors stall when a word
-// is loaded that was stored in parts. That was a tenth of a check-out's time.
-#[cfg_attr(target_pointer_width = "64", repr(usize))]
 pub enum OperationError {
     /// No suitable server was found in time, or none can be found. Contains the topology at that
     /// time.
