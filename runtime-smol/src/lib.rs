@@ -169,6 +169,7 @@
 //!   specifications
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "edge")]
 extern crate alloc;
 
 #[cfg(all(
