@@ -236,9 +236,10 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         let deadline = Cell::new(None);
         loop {
             pool.check_fork()?;
-            // Returns the earlier end after a clear. At first `None`: the machine applies the same limit.
-            let kept = |now: Instant| deadline.replace(deadline.get().or_else(|| Some(now.saturating_add(limit?))));
-            let outcome = match pool.check_out(|| pool.runtime.now(), kept) {
+            // Stores the end. Returns the one that was stored before a clear, or `None`: then the
+            // machine applies the same limit.
+            let end = |now: Instant| deadline.replace(deadline.get().or_else(|| Some(now.saturating_add(limit?))));
+            let outcome = match pool.check_out(|| pool.runtime.now(), end) {
                 Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
                 Ok(Begun::Queued(id)) => Waiting { pool: &*pool, id: Some(id), is_registered: false }.await,
                 Err(error) => Err(error),
