@@ -19,6 +19,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use batch::{Batch, Member};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Poll, Waker};
 use poolhouse_core::machine::{Observer, Stale};
 use poolhouse_core::mux::{
@@ -50,6 +51,8 @@ const EXPIRE_MAX: usize = 1024;
 pub(super) struct Host {
     pub(super) id: MuxId,
     pub(super) address: String,
+    /// Whether a connection is open. Read without the lock, so it may be late.
+    is_connected: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -254,13 +257,18 @@ impl Host {
             armed: None,
             is_tight: false,
         };
-        Self { id, address, state: Mutex::new(state) }
+        Self { id, address, is_connected: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     /// Sets the source of the random part of pauses between attempts to connect.
     pub(super) fn with_entropy(mut self, entropy: u32) -> Self {
         self.state.get_mut().unwrap_or_else(PoisonError::into_inner).mux.set_entropy(entropy);
         self
+    }
+
+    /// Whether a connection was open after the last change.
+    pub(super) fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
     }
 
     /// Changes the host under its lock, and collects the effects. The caller runs them.
@@ -679,6 +687,11 @@ impl Change<'_> {
     /// next deadline.
     fn collect_effects(&mut self) {
         self.execute_actions();
+        let is_connected = self.state.mux.state().open > 0;
+        // Stored only if it has changed: requests of other threads read it.
+        if is_connected != self.host.is_connected() {
+            self.host.is_connected.store(is_connected, Ordering::Relaxed);
+        }
         let next = if self.observer.is_timeout_changed || self.state.is_tight || self.state.mux.has_failed() {
             self.timeout()
         } else {

@@ -76,11 +76,30 @@ impl Hosts {
         chosen: Option<&[MuxId]>,
         routing: Option<Routing<'_>>,
     ) -> Option<&Arc<Host>> {
+        let (mut place, mut first) = (Place::default(), None);
+        while let Some(host) = self.step(turn, chosen, routing, &mut place) {
+            if chosen.is_some() || host.is_connected() {
+                return Some(host);
+            }
+            first = first.or(Some(host));
+        }
+        first
+    }
+
+    /// Returns the host at this place, or the next one, and advances the place beyond it: the chosen
+    /// hosts, or the local replicas, then all hosts.
+    fn step(
+        &self,
+        turn: usize,
+        chosen: Option<&[MuxId]>,
+        routing: Option<Routing<'_>>,
+        place: &mut Place,
+    ) -> Option<&Arc<Host>> {
         let replica = match routing {
-            Some(routing) if chosen.is_none() => self.replica_at(turn, routing, &mut 0),
+            Some(routing) if chosen.is_none() => self.replica_at(turn, routing, &mut place.replicas),
             Some(_) | None => None,
         };
-        replica.or_else(|| self.at(turn, chosen, &mut 0))
+        replica.or_else(|| self.at(turn, chosen, &mut place.hosts))
     }
 
     /// Returns the local replica at the position `asked` of a plan, or the next one, and advances
@@ -118,19 +137,28 @@ impl Hosts {
     }
 }
 
-/// The hosts to try, in their order.
+/// A place in a plan.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// The number of replicas before it.
+    replicas: usize,
+    /// The number of hosts before it, replicas included, that were not returned as replicas.
+    hosts: usize,
+}
+
+/// The hosts to try, in their order: first those with an open connection, because a request waits for
+/// a connection of the others, then the others. Chosen hosts are tried in the order of the choice.
 pub(super) struct Plan<'o> {
     hosts: Arc<Hosts>,
     chosen: Option<&'o [MuxId]>,
     routing: Option<Routing<'o>>,
-    /// The number of the replicas that were asked.
-    replicas_asked: usize,
+    place: Place,
+    /// Whether hosts without an open connection are returned too.
+    is_open_to_all: bool,
     /// The number of the plan. It determines the first host among the local hosts, and among the
     /// remote hosts.
     turn: usize,
-    asked: usize,
-    /// Hosts that are not returned: they were tried before this plan was made, or are replicas, which
-    /// come first.
+    /// Hosts that are not returned again. Empty if they are chosen: a choice may name one twice.
     known: Vec<MuxId>,
 }
 
@@ -143,10 +171,18 @@ impl<'o> Plan<'o> {
         chosen: Option<&'o [MuxId]>,
         routing: Option<Routing<'o>>,
     ) -> Self {
-        let mut plan = Self { hosts, chosen, routing, replicas_asked: 0, turn, asked: 0, known: Vec::new() };
+        let mut plan = Self {
+            hosts,
+            chosen,
+            routing,
+            place: Place::default(),
+            is_open_to_all: chosen.is_some(),
+            turn,
+            known: Vec::new(),
+        };
         match chosen {
             // The ids before it were those of no host.
-            Some(ids) => plan.asked = ids.iter().position(|id| *id == first).map_or(0, |at| at + 1),
+            Some(ids) => plan.place.hosts = ids.iter().position(|id| *id == first).map_or(0, |at| at + 1),
             None => plan.known.push(first),
         }
         plan
@@ -161,28 +197,27 @@ impl<'o> Plan<'o> {
             return false;
         }
         let known = rejections.iter().map(|one| one.host).collect();
-        *self = Self { hosts, known, asked: 0, replicas_asked: 0, ..*self };
+        *self = Self { hosts, known, place: Place::default(), is_open_to_all: false, ..*self };
         true
     }
 
     /// Returns the next host. Each host is returned at most once, unless `chosen` contains it
     /// twice.
     pub(super) fn next(&mut self) -> Option<&Arc<Host>> {
-        let Self { hosts, chosen, routing, replicas_asked, turn, asked, known } = self;
+        let Self { hosts, chosen, routing, place, is_open_to_all, turn, known } = self;
         loop {
-            let replica = match *routing {
-                Some(routing) if chosen.is_none() => hosts.replica_at(*turn, routing, replicas_asked),
-                Some(_) | None => None,
-            };
-            let is_replica = replica.is_some();
-            let host = match replica {
-                Some(host) => host,
-                None => hosts.at(*turn, *chosen, asked)?,
-            };
-            if !known.contains(&host.id) {
-                if is_replica {
-                    known.push(host.id);
+            let Some(host) = hosts.step(*turn, *chosen, *routing, place) else {
+                if core::mem::replace(is_open_to_all, true) {
+                    return None;
                 }
+                *place = Place::default();
+                continue;
+            };
+            if chosen.is_some() {
+                return Some(host);
+            }
+            if (*is_open_to_all || host.is_connected()) && !known.contains(&host.id) {
+                known.push(host.id);
                 return Some(host);
             }
         }

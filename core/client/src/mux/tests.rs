@@ -304,6 +304,47 @@ fn host(distance: Distance, number: u32) -> (Distance, Arc<Host>) {
     (distance, Arc::new(Host::new(now, MuxId::new(number), &address, config, Version::V5, LIMITS, &events)))
 }
 
+/// The ids of the hosts of a plan.
+fn order(hosts: &Arc<Hosts>, turn: usize, chosen: Option<&[MuxId]>, routing: Option<Routing<'_>>) -> Vec<u32> {
+    let Some(first) = hosts.first(turn, chosen, routing) else { return Vec::new() };
+    let mut plan = Plan::after(first.id, Arc::clone(hosts), turn, chosen, routing);
+    let mut order = vec![first.id.get()];
+    while let Some(host) = plan.next() {
+        order.push(host.id.get());
+    }
+    order
+}
+
+/// Runs a change of a host, and returns the connections that it requests.
+fn changed<T>(host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>) -> T) -> (T, Vec<MuxConnId>) {
+    let mut effects = Effects::default();
+    let result = host.change(Instant::ORIGIN, &Subscribers::default(), &mut effects, change);
+    (result, effects.establish.into_iter().map(|(_, conn)| conn).collect())
+}
+
+#[test]
+fn a_plan_begins_with_the_hosts_that_have_an_open_connection() {
+    let numbered = [(Distance::Remote, 10), (Distance::Local, 1), (Distance::Local, 2), (Distance::Local, 3)];
+    let each = numbered.map(|(distance, number)| host(distance, number));
+    let (remote, local) = (Arc::clone(&each[0].1), Arc::clone(&each[2].1));
+    let hosts = Arc::new(Hosts::new(each.into()));
+    assert_eq!(order(&hosts, 0, None, None), [1, 2, 3, 10], "no connection is open");
+    let connected = [remote, local].map(|host| {
+        let conn = changed(&host, |_| ()).1[0];
+        changed(&host, |change| change.established(conn, Version::V4)).0.expect("it is wanted");
+        (host, conn)
+    });
+    for (turn, expected) in [[2, 10, 1, 3], [2, 10, 3, 1], [2, 10, 3, 1]].into_iter().enumerate() {
+        assert_eq!(order(&hosts, turn, None, None), expected);
+    }
+    let chosen = [1, 2].map(MuxId::new);
+    assert_eq!(order(&hosts, 0, Some(&chosen), None), [1, 2]);
+    for (host, conn) in connected {
+        changed(&host, |change| change.failed(conn, Cause::Network));
+    }
+    assert_eq!(order(&hosts, 0, None, None), [1, 2, 3, 10], "no connection is open any more");
+}
+
 #[test]
 fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
     let hosts = Arc::new(Hosts::new(vec![
@@ -314,15 +355,7 @@ fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
         host(Distance::Remote, 11),
         host(Distance::Local, 3),
     ]));
-    let asked = |turn, chosen: Option<&[MuxId]>| {
-        let Some(first) = hosts.first(turn, chosen, None) else { return Vec::new() };
-        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen, None);
-        let mut asked = vec![first.id.get()];
-        while let Some(host) = plan.next() {
-            asked.push(host.id.get());
-        }
-        asked
-    };
+    let asked = |turn, chosen: Option<&[MuxId]>| order(&hosts, turn, chosen, None);
     assert_eq!(asked(0, None), [1, 2, 3, 10, 11]);
     assert_eq!(asked(1, None), [2, 3, 1, 11, 10]);
     assert_eq!(asked(usize::MAX, None), [1, 2, 3, 11, 10]);
@@ -808,14 +841,7 @@ fn a_plan_begins_with_the_local_replicas() {
     ]);
     let hosts = Arc::new(hosts.with_routes(Some(routes())));
     let asked = |turn, chosen: Option<&[MuxId]>, keyspace, key: &[u8]| {
-        let routing = Some(Routing::new(keyspace, key));
-        let Some(first) = hosts.first(turn, chosen, routing) else { return Vec::new() };
-        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen, routing);
-        let mut asked = vec![first.id.get()];
-        while let Some(host) = plan.next() {
-            asked.push(host.id.get());
-        }
-        asked
+        order(&hosts, turn, chosen, Some(Routing::new(keyspace, key)))
     };
     // The replicas are 2 and 3.
     let key = key_in(i64::MIN / 4 + 1..=0);
