@@ -154,7 +154,7 @@ pub(super) struct Plan<'o> {
     routing: Option<Routing<'o>>,
     place: Place,
     /// Whether hosts without an open connection are returned too.
-    is_open_to_all: bool,
+    includes_unconnected: bool,
     /// The number of the plan. It determines the first host among the local hosts, and among the
     /// remote hosts.
     turn: usize,
@@ -176,7 +176,7 @@ impl<'o> Plan<'o> {
             chosen,
             routing,
             place: Place::default(),
-            is_open_to_all: chosen.is_some(),
+            includes_unconnected: chosen.is_some(),
             turn,
             known: Vec::new(),
         };
@@ -197,17 +197,17 @@ impl<'o> Plan<'o> {
             return false;
         }
         let known = rejections.iter().map(|one| one.host).collect();
-        *self = Self { hosts, known, place: Place::default(), is_open_to_all: false, ..*self };
+        *self = Self { hosts, known, place: Place::default(), includes_unconnected: false, ..*self };
         true
     }
 
     /// Returns the next host. Each host is returned at most once, unless `chosen` contains it
     /// twice.
     pub(super) fn next(&mut self) -> Option<&Arc<Host>> {
-        let Self { hosts, chosen, routing, place, is_open_to_all, turn, known } = self;
+        let Self { hosts, chosen, routing, place, includes_unconnected, turn, known } = self;
         loop {
             let Some(host) = hosts.step(*turn, *chosen, *routing, place) else {
-                if core::mem::replace(is_open_to_all, true) {
+                if core::mem::replace(includes_unconnected, true) {
                     return None;
                 }
                 *place = Place::default();
@@ -216,7 +216,7 @@ impl<'o> Plan<'o> {
             if chosen.is_some() {
                 return Some(host);
             }
-            if (*is_open_to_all || host.is_connected()) && !known.contains(&host.id) {
+            if (*includes_unconnected || host.is_connected()) && !known.contains(&host.id) {
                 known.push(host.id);
                 return Some(host);
             }

@@ -37,7 +37,8 @@ pub struct RequestOptions<'o> {
     /// session's options.
     pub retry: Option<RetryPolicy>,
     /// The hosts to try, in this order; a host may be repeated, and other hosts are skipped.
-    /// `None`: the local hosts in rotation, then the remote hosts.
+    /// `None`: the local hosts in rotation, then the remote hosts; hosts without an open connection come
+    /// after all others.
     pub hosts: Option<&'o [MuxId]>,
     /// The location of the data: the local hosts that have replicas are tried first. Without
     /// effect if `hosts` is set, if the session does not discover its hosts, or if the keyspace is

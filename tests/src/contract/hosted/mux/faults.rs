@@ -19,6 +19,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .case("hosted::mux::faults::half_open_peer_is_found_by_a_heartbeat", || run::<P>(half_open::<P>))
         .case("hosted::mux::faults::peer_that_takes_nothing_holds_up_nobody_else", || run::<P>(full::<P>))
         .case("hosted::mux::faults::host_that_no_connection_is_made_to", || run::<P>(black_hole::<P>))
+        .case("hosted::mux::faults::host_that_is_being_connected_delays_no_request", || run::<P>(connecting::<P>))
         .case("hosted::mux::faults::peer_that_never_ends_the_handshake", || run::<P>(no_handshake::<P>))
         .case("hosted::mux::faults::replies_by_ids_that_nobody_has", || run::<P>(lies::<P>));
     let suite = FORMATS.into_iter().fold(suite, |suite, format| {
@@ -128,6 +129,27 @@ async fn black_hole<P: Platform + Default>() {
         let found = within(PATIENCE, "another host answers", rig.echo("one")).await;
         assert_eq!(found.expect("it succeeds"), "one");
     }
+    within(PATIENCE, "it is closed", rig.session.close()).await;
+    rig.is_gone().await;
+}
+
+/// The first host is never connected: requests that may be sent to any host are sent to the other one, at
+/// once.
+async fn connecting<P: Platform + Default>() {
+    let hole = Hole::dig().await;
+    let address = hole.address().to_string();
+    let rig = Rig::<P>::of(vec![server()], |options| {
+        let mut options = options.connect_timeout(Duration::from_secs(3600));
+        options.hosts.insert(0, poolhouse_client::mux::CqlHost::local(address));
+        options
+    });
+    eventually("the other host is connected", || rig.state(1).open > 0).await;
+    for _ in 0..4 {
+        let found = within(PATIENCE, "another host answers", rig.echo("one")).await;
+        assert_eq!(found.expect("it succeeds"), "one");
+    }
+    let state = rig.state(0);
+    assert_eq!((state.establishing, state.queued), (1, 0), "{state:?}");
     within(PATIENCE, "it is closed", rig.session.close()).await;
     rig.is_gone().await;
 }
