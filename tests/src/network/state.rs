@@ -156,6 +156,8 @@ pub(super) struct State {
     pub(super) attempts: Attempts,
     /// The last time at which the client closed a connection that a fault had broken.
     pub(super) broken_closed_at: u64,
+    /// The last time at which a session has replaced its connections, because its keyspace changed.
+    pub(super) replaced_at: u64,
     /// The time at which a member has refused a write last, because it is not the primary.
     pub(super) write_refused_at: u64,
     /// Connection attempts to members that stay dead.
@@ -211,6 +213,7 @@ impl State {
             shedding: None,
             attempts: Attempts::default(),
             broken_closed_at: 0,
+            replaced_at: 0,
             write_refused_at: 0,
             dead_dials: BTreeMap::new(),
             cut_write: None,

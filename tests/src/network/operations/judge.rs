@@ -207,13 +207,14 @@ impl State {
         }
     }
 
-    /// Checks that a request after the faults was executed by the node that has its data, if that is up.
+    /// Checks that a request after the faults was executed by the node that has its data, if that is up
+    /// and the session was connected to it.
     fn check_place(&mut self, operation: &Operation) {
         let Some((number, token)) = operation.routed.filter(|_| operation.must_succeed) else { return };
         let (replica, executed_by) = (self.truth.replica(token), self.commands[&number].executed_by);
-        // A connection that a fault had broken was closed shortly before.
-        let is_cleared = self.broken_closed_at >= operation.begun.saturating_sub(CHECKED_AGAIN);
-        if !self.truth.members[replica].up || is_cleared {
+        // A connection that a fault had broken was closed shortly before, or all were replaced.
+        let closed_at = self.broken_closed_at.max(self.replaced_at);
+        if !self.truth.members[replica].up || closed_at >= operation.begun.saturating_sub(CHECKED_AGAIN) {
             return;
         }
         self.counters.count(Kind::Routed);
@@ -244,6 +245,7 @@ impl State {
         } else {
             self.counters.count(Kind::KeyspaceUsed);
             self.keyspaces.push(Some(name));
+            self.replaced_at = self.now;
         }
         self.check_shown_keyspace(shown);
     }
