@@ -576,6 +576,12 @@ impl<M: MuxMemory> Mux<M> {
         self.down.is_some()
     }
 
+    /// Whether a request would wait for a connection to be established, because none is open.
+    #[doc(hidden)]
+    pub const fn is_connecting(&self) -> bool {
+        self.conns.len(conn::OPEN) == 0 && self.pending_count() > 0
+    }
+
     /// Whether some connection has no free stream id. Until one is free, no heartbeat can be sent
     /// on it.
     #[doc(hidden)]

@@ -205,6 +205,7 @@ fn session_finds_its_hosts_and_routes_by_token() {
             session.cluster().is_some_and(|status| status.routed_keyspaces == 1) && session.hosts().len() == 2
         })
         .await;
+        eventually("both are connected", || session.hosts().iter().all(|host| host.state.open > 0)).await;
         assert_eq!(addresses(&session), sorted(vec![one.address(), two.address()]));
         for number in 0..100_u32 {
             let key = number.to_be_bytes();
@@ -496,6 +497,7 @@ fn statement_is_prepared_on_each_host_that_executes_it() {
         let options = SessionOptions::new([one.address().to_string(), two.address().to_string()]);
         run(async {
             let session = Session::new(options.version(version).request_timeout(PATIENCE)).expect("valid options");
+            eventually("both are connected", || session.hosts().iter().all(|host| host.state.open > 0)).await;
             let statement = session.prepare("echo ?").await.expect("prepared");
             assert_eq!((statement.text(), statement.variable_count()), ("echo ?", 1));
             assert_eq!((statement.key_positions(), statement.routing(&[])), (&[][..], None));

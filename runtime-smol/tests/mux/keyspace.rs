@@ -56,6 +56,7 @@ fn requests_after_the_call_use_the_keyspace_on_every_connection() {
             assert_eq!(session.keyspace(), None);
             session.use_keyspace("shop").await.expect("any keyspace is accepted");
             assert_eq!(session.keyspace().as_deref(), Some("shop"));
+            eventually("all are connected", || session.hosts().iter().all(|host| host.state.open == 2)).await;
             let replies = join_all((0..20).map(|_| echo(&session, "second"))).await;
             assert!(replies.iter().all(Result::is_ok), "{replies:?}");
             // The old connections wait for the replies to their requests.

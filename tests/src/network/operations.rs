@@ -25,6 +25,8 @@ const LATE_MAX: u64 = 4_000 * MS;
 /// The time in which a server that was lost is checked again: the minimum interval of checks, and
 /// some latency.
 const CHECKED_AGAIN: u64 = 2_000 * MS;
+/// The time in which a connection to a node that is up is established.
+const ESTABLISHED: u64 = 250 * MS;
 /// The time limit of an operation that must succeed. Limits of the client then do not apply.
 const AMPLE: Duration = Duration::from_secs(600);
 

@@ -19,7 +19,6 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use batch::{Batch, Member};
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Poll, Waker};
 use poolhouse_core::machine::{Observer, Stale};
 use poolhouse_core::mux::{
@@ -51,8 +50,6 @@ const EXPIRE_MAX: usize = 1024;
 pub(super) struct Host {
     pub(super) id: MuxId,
     pub(super) address: String,
-    /// Whether a connection is open. Read without the lock, so it may be late.
-    is_connected: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -148,6 +145,8 @@ pub(super) type Outcome = Result<Reply, Failure>;
 pub(super) enum Failure {
     /// The pool rejected it.
     Rejected(AcquireError),
+    /// No connection is open, and the request does not wait for the one that is being established.
+    Connecting,
     Encode(CqlEncodeError),
     TimedOut {
         sent: bool,
@@ -257,18 +256,13 @@ impl Host {
             armed: None,
             is_tight: false,
         };
-        Self { id, address, is_connected: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { id, address, state: Mutex::new(state) }
     }
 
     /// Sets the source of the random part of pauses between attempts to connect.
     pub(super) fn with_entropy(mut self, entropy: u32) -> Self {
         self.state.get_mut().unwrap_or_else(PoisonError::into_inner).mux.set_entropy(entropy);
         self
-    }
-
-    /// Whether a connection was open after the last change.
-    pub(super) fn is_connected(&self) -> bool {
-        self.is_connected.load(Ordering::Relaxed)
     }
 
     /// Changes the host under its lock, and collects the effects. The caller runs them.
@@ -372,10 +366,11 @@ impl Change<'_> {
     pub(super) fn begin(
         &mut self,
         message: Message<'_>,
+        waits: bool,
         deadline: Option<Instant>,
         waker: Waker,
     ) -> Result<u32, Failure> {
-        let slot = match self.start(message, deadline) {
+        let slot = match self.start(message, waits, deadline) {
             Ok(slot) => slot,
             Err(failure) => {
                 self.effects.dropped = Some(waker);
@@ -388,7 +383,12 @@ impl Change<'_> {
     }
 
     /// Sends a request, or enters the pool's queue. Returns its slot.
-    fn start(&mut self, message: Message<'_>, deadline: Option<Instant>) -> Result<u32, Failure> {
+    ///
+    /// - `waits`: whether it waits for a connection that is being established.
+    fn start(&mut self, message: Message<'_>, waits: bool, deadline: Option<Instant>) -> Result<u32, Failure> {
+        if !waits && self.state.mux.is_connecting() {
+            return Err(Failure::Connecting);
+        }
         let acquired = self.state.mux.acquire(self.now, deadline, &mut self.observer).map_err(Failure::Rejected)?;
         let slot = self.take_slot();
         match acquired {
@@ -687,11 +687,6 @@ impl Change<'_> {
     /// next deadline.
     fn collect_effects(&mut self) {
         self.execute_actions();
-        let is_connected = self.state.mux.state().open > 0;
-        // Stored only if it has changed: requests of other threads read it.
-        if is_connected != self.host.is_connected() {
-            self.host.is_connected.store(is_connected, Ordering::Relaxed);
-        }
         let next = if self.observer.is_timeout_changed || self.state.is_tight || self.state.mux.has_failed() {
             self.timeout()
         } else {

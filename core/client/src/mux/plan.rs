@@ -3,6 +3,7 @@
 use super::error::{Rejection, RejectionReason};
 use super::host::Host;
 use super::routing::{Routes, Routing};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -76,30 +77,11 @@ impl Hosts {
         chosen: Option<&[MuxId]>,
         routing: Option<Routing<'_>>,
     ) -> Option<&Arc<Host>> {
-        let (mut place, mut first) = (Place::default(), None);
-        while let Some(host) = self.step(turn, chosen, routing, &mut place) {
-            if chosen.is_some() || host.is_connected() {
-                return Some(host);
-            }
-            first = first.or(Some(host));
-        }
-        first
-    }
-
-    /// Returns the host at this place, or the next one, and advances the place beyond it: the chosen
-    /// hosts, or the local replicas, then all hosts.
-    fn step(
-        &self,
-        turn: usize,
-        chosen: Option<&[MuxId]>,
-        routing: Option<Routing<'_>>,
-        place: &mut Place,
-    ) -> Option<&Arc<Host>> {
         let replica = match routing {
-            Some(routing) if chosen.is_none() => self.replica_at(turn, routing, &mut place.replicas),
+            Some(routing) if chosen.is_none() => self.replica_at(turn, routing, &mut 0),
             Some(_) | None => None,
         };
-        replica.or_else(|| self.at(turn, chosen, &mut place.hosts))
+        replica.or_else(|| self.at(turn, chosen, &mut 0))
     }
 
     /// Returns the local replica at the position `asked` of a plan, or the next one, and advances
@@ -137,29 +119,27 @@ impl Hosts {
     }
 }
 
-/// A place in a plan.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    /// The number of replicas before it.
-    replicas: usize,
-    /// The number of hosts before it, replicas included, that were not returned as replicas.
-    hosts: usize,
-}
-
-/// The hosts to try, in their order: first those with an open connection, because a request waits for
-/// a connection of the others, then the others. Chosen hosts are tried in the order of the choice.
+/// The hosts to try, in their order.
+///
+/// A request does not wait for the connection of a host that is being connected while other hosts of its
+/// distance have not been tried: such a host is returned a second time, after them.
 pub(super) struct Plan<'o> {
     hosts: Arc<Hosts>,
     chosen: Option<&'o [MuxId]>,
     routing: Option<Routing<'o>>,
-    place: Place,
-    /// Whether hosts without an open connection are returned too.
-    includes_unconnected: bool,
+    /// The number of the replicas that were asked.
+    replicas_asked: usize,
     /// The number of the plan. It determines the first host among the local hosts, and among the
     /// remote hosts.
     turn: usize,
-    /// Hosts that are not returned again. Empty if they are chosen: a choice may name one twice.
+    asked: usize,
+    /// Hosts that are not returned: they were tried before this plan was made, or are replicas, which
+    /// come first.
     known: Vec<MuxId>,
+    /// Hosts that are returned a second time.
+    put_off: VecDeque<Arc<Host>>,
+    /// Whether the last host was returned for the second time.
+    waits: bool,
 }
 
 impl<'o> Plan<'o> {
@@ -171,21 +151,24 @@ impl<'o> Plan<'o> {
         chosen: Option<&'o [MuxId]>,
         routing: Option<Routing<'o>>,
     ) -> Self {
-        let mut plan = Self {
-            hosts,
-            chosen,
-            routing,
-            place: Place::default(),
-            includes_unconnected: chosen.is_some(),
-            turn,
-            known: Vec::new(),
-        };
+        let (known, put_off) = (Vec::new(), VecDeque::new());
+        let mut plan = Self { hosts, chosen, routing, replicas_asked: 0, turn, asked: 0, known, put_off, waits: false };
         match chosen {
             // The ids before it were those of no host.
-            Some(ids) => plan.place.hosts = ids.iter().position(|id| *id == first).map_or(0, |at| at + 1),
+            Some(ids) => plan.asked = ids.iter().position(|id| *id == first).map_or(0, |at| at + 1),
             None => plan.known.push(first),
         }
         plan
+    }
+
+    /// Whether the request waits for a connection of the last host.
+    pub(super) const fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Returns the last host again later.
+    pub(super) fn put_off(&mut self, host: &Arc<Host>) {
+        self.put_off.push_back(Arc::clone(host));
     }
 
     /// If a tried host was removed meanwhile, continues with the current hosts, except those that
@@ -196,29 +179,38 @@ impl<'o> Plan<'o> {
         if self.chosen.is_some() || Arc::ptr_eq(&hosts, &self.hosts) || !rejections.iter().any(is_gone) {
             return false;
         }
-        let known = rejections.iter().map(|one| one.host).collect();
-        *self = Self { hosts, known, place: Place::default(), includes_unconnected: false, ..*self };
+        self.known = rejections.iter().map(|one| one.host).collect();
+        (self.hosts, self.asked, self.replicas_asked) = (hosts, 0, 0);
         true
     }
 
-    /// Returns the next host. Each host is returned at most once, unless `chosen` contains it
-    /// twice.
-    pub(super) fn next(&mut self) -> Option<&Arc<Host>> {
-        let Self { hosts, chosen, routing, place, includes_unconnected, turn, known } = self;
+    /// Returns the next host. Each host is returned at most once, unless it was put off or `chosen`
+    /// contains it twice.
+    pub(super) fn next(&mut self) -> Option<Arc<Host>> {
+        let Self { hosts, chosen, routing, replicas_asked, turn, asked, known, put_off, waits } = self;
+        *waits = false;
         loop {
-            let Some(host) = hosts.step(*turn, *chosen, *routing, place) else {
-                if core::mem::replace(includes_unconnected, true) {
-                    return None;
-                }
-                *place = Place::default();
-                continue;
+            let replica = match *routing {
+                Some(routing) if chosen.is_none() => hosts.replica_at(*turn, routing, replicas_asked),
+                Some(_) | None => None,
             };
-            if chosen.is_some() {
-                return Some(host);
-            }
-            if (*includes_unconnected || host.is_connected()) && !known.contains(&host.id) {
-                known.push(host.id);
-                return Some(host);
+            let is_replica = replica.is_some();
+            // Local hosts are tried again before remote ones.
+            let is_distance_over = !is_replica && chosen.is_none() && *asked > 0 && *asked == hosts.local;
+            let found = match replica {
+                None if is_distance_over && !put_off.is_empty() => None,
+                None => hosts.at(*turn, *chosen, asked),
+                replica => replica,
+            };
+            let Some(host) = found else {
+                *waits = true;
+                return put_off.pop_front();
+            };
+            if !known.contains(&host.id) {
+                if is_replica {
+                    known.push(host.id);
+                }
+                return Some(Arc::clone(host));
             }
         }
     }

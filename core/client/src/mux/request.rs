@@ -37,8 +37,7 @@ pub struct RequestOptions<'o> {
     /// session's options.
     pub retry: Option<RetryPolicy>,
     /// The hosts to try, in this order; a host may be repeated, and other hosts are skipped.
-    /// `None`: the local hosts in rotation, then the remote hosts; hosts without an open connection come
-    /// after all others.
+    /// `None`: the local hosts in rotation, then the remote hosts.
     pub hosts: Option<&'o [MuxId]>,
     /// The location of the data: the local hosts that have replicas are tried first. Without
     /// effect if `hosts` is set, if the session does not discover its hosts, or if the keyspace is
@@ -61,8 +60,10 @@ impl<P: Platform> Session<P> {
     ///
     /// The pool of the next host in the query plan grants a stream id on its least busy connection,
     /// or queues the request for at most `pool_timeout`. If the host does not take the request, the
-    /// next host is asked. If no host takes it, the error contains the reason of each. After some
-    /// errors of servers, the request is sent again: see [`RetryPolicy`].
+    /// next host is asked. A host that is being connected, and has no open connection, is asked after
+    /// the other hosts of its distance, and then the request waits for the connection. If no host takes
+    /// the request, the error contains the reason of each. After some errors of servers, the request is
+    /// sent again: see [`RetryPolicy`].
     ///
     /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.
     ///
@@ -194,11 +195,11 @@ impl<'a, P: Platform> Terms<'a, P> {
         };
         let reason = RejectionReason::Refused(code);
         if is_sent_again && matches!(code, ErrorCode::IS_BOOTSTRAPPING | ErrorCode::OVERLOADED) {
-            return ControlFlow::Continue(Again { reason, error: None });
+            return ControlFlow::Continue(Again { reason: Some(reason), error: None });
         }
         let error = Box::new(ServerError { code, message, reply });
         if is_sent_again {
-            ControlFlow::Continue(Again { reason, error: Some(error) })
+            ControlFlow::Continue(Again { reason: Some(reason), error: Some(error) })
         } else {
             ControlFlow::Break(Err(RequestError::Server(error)))
         }
@@ -213,9 +214,10 @@ impl<'a, P: Platform> Terms<'a, P> {
     ) -> ControlFlow<Result<Reply, RequestError>, Again> {
         let again = |reason| ControlFlow::Continue(Again { reason, error: None });
         let error = match failure {
-            Failure::Rejected(error) => return again(RejectionReason::Pool(error)),
+            Failure::Rejected(error) => return again(Some(RejectionReason::Pool(error))),
+            Failure::Connecting => return again(None),
             Failure::Lost { cause, sent } if self.idempotent || !sent => {
-                return again(RejectionReason::Lost { cause, sent });
+                return again(Some(RejectionReason::Lost { cause, sent }));
             }
             Failure::Lost { cause, .. } => match self.shared.check_open() {
                 Ok(()) => RequestError::Lost { address: host.address.clone(), cause },
@@ -240,34 +242,38 @@ impl<'a, P: Platform> Terms<'a, P> {
         spread: usize,
         again: Again,
     ) -> Result<(Arc<Host>, Instant), RequestError> {
-        let (shared, reason) = (self.shared, again.reason);
+        let shared = self.shared;
         shared.check_open()?;
         let now = shared.now();
-        let refusal = match reason {
-            RejectionReason::Pool(AcquireError::Down { .. }) => {
-                host.look(now, |_, _, refusal| refusal.map(String::from))
-            }
-            RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => None,
-        };
         let Tried { plan, rejections, error } = &mut **tried.get_or_insert_with(|| {
             let turn = self.turn.wrapping_add(spread);
             let plan = Plan::after(host.id, shared.hosts(), turn, self.chosen, self.routing);
             Box::new(Tried { plan, rejections: Vec::new(), error: None })
         });
-        if again.error.is_some() || matches!(reason, RejectionReason::Refused(ErrorCode::OVERLOADED)) {
-            *error = again.error;
+        if let Some(reason) = again.reason {
+            if again.error.is_some() || matches!(reason, RejectionReason::Refused(ErrorCode::OVERLOADED)) {
+                *error = again.error;
+            }
+            let refusal = match reason {
+                RejectionReason::Pool(AcquireError::Down { .. }) => {
+                    host.look(now, |_, _, refusal| refusal.map(String::from))
+                }
+                RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => None,
+            };
+            rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });
+        } else {
+            plan.put_off(host);
         }
-        rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });
         if self.is_over(now) {
             return Err(timed_out(&host.address, rejections.iter().any(Rejection::may_have_executed)));
         }
-        if matches!(reason, RejectionReason::Refused(code) if repeats_host(code)) {
+        if matches!(again.reason, Some(RejectionReason::Refused(code)) if repeats_host(code)) {
             return Ok((Arc::clone(host), now));
         }
-        let mut next = plan.next().cloned();
+        let mut next = plan.next();
         // The hosts may have been replaced while removed ones were tried.
         if next.is_none() && plan.renew(shared.hosts(), rejections) {
-            next = plan.next().cloned();
+            next = plan.next();
         }
         next.map(|next| (next, now)).ok_or_else(|| match error.take() {
             Some(error) => RequestError::Server(error),
@@ -278,7 +284,8 @@ impl<'a, P: Platform> Terms<'a, P> {
 
 /// Why a request is sent again.
 pub(super) struct Again {
-    reason: RejectionReason,
+    /// `None`: the host is being connected.
+    reason: Option<RejectionReason>,
     /// The server's error.
     error: Option<Box<ServerError>>,
 }
@@ -292,6 +299,11 @@ pub(super) struct Tried<'o> {
 }
 
 impl Tried<'_> {
+    /// Whether the request waits for a connection of the current host.
+    pub(super) fn waits(&self) -> bool {
+        self.plan.waits()
+    }
+
     fn may_have_executed(&self) -> bool {
         self.rejections.iter().any(Rejection::may_have_executed)
     }
@@ -350,11 +362,11 @@ impl<'a, P: Platform, R> Flight<'a, P, R> {
 impl<'a, P: Platform, R: Borrow<Request<'a>>> Flight<'a, P, R> {
     /// Begins an attempt at the current host. The outcome is available at once only if it fails.
     fn begin(&mut self, now: Instant, waker: &Waker) -> Poll<Outcome> {
-        let Self { terms, request, host: Some(host), slot, .. } = self else { return Poll::Pending };
-        let waker = waker.clone();
+        let Self { terms, request, host: Some(host), slot, tried, .. } = self else { return Poll::Pending };
+        let (waits, waker) = (tried.as_deref().is_some_and(Tried::waits), waker.clone());
         match terms
             .shared
-            .step_at(now, host, |change| change.begin(terms.message((*request).borrow()), terms.deadline, waker))
+            .step_at(now, host, |change| change.begin(terms.message((*request).borrow()), waits, terms.deadline, waker))
         {
             Ok(begun) => {
                 *slot = Some(begun);

@@ -155,12 +155,15 @@ impl<P: Platform> RequestAll<'_, P> {
 
     /// Begins requests at a host.
     fn begin(&mut self, host: &Arc<Host>, indices: impl Iterator<Item = usize>, now: Instant) {
-        let Self { terms, requests, batches, .. } = self;
+        let Self { terms, requests, batches, tried, .. } = self;
         let mut indices = indices.peekable();
         while indices.peek().is_some() {
             let known = batches.iter().find(|(known, _)| Arc::ptr_eq(known, host)).map(|(_, batch)| *batch);
             let some = indices.by_ref().take(BEGIN_MAX);
-            let messages = some.map(|index| (index, terms.message(&requests[index])));
+            let messages = some.map(|index| {
+                let waits = tried.get(&index).is_some_and(|tried| tried.waits());
+                (index, terms.message(&requests[index]), waits)
+            });
             let batch = terms.shared.step_at(now, host, |change| change.begin_all(known, messages, terms.deadline));
             if known.is_none() {
                 batches.push((Arc::clone(host), batch));

@@ -90,7 +90,7 @@ impl Rig {
     fn begin(&mut self, text: &str, deadline: Option<Instant>) -> Result<u32, Failure> {
         let (request, flags) = (message(text), Flags::NONE);
         let waker = Waker::noop().clone();
-        self.step(|change| change.begin(Message { request: &request, flags }, deadline, waker))
+        self.step(|change| change.begin(Message { request: &request, flags }, true, deadline, waker))
     }
 
     fn poll(&mut self, slot: u32, text: &str) -> Poll<Outcome> {
@@ -289,7 +289,7 @@ fn waiters_are_woken_once_although_a_waker_panics() {
     let counts: Vec<_> = (0..3).map(|place| Arc::new(Count(AtomicU32::new(0), place == 0))).collect();
     for count in &counts {
         let (request, flags, waker) = (message("a"), Flags::NONE, Waker::from(Arc::clone(count)));
-        rig.step(|change| change.begin(Message { request: &request, flags }, None, waker)).expect("a slot");
+        rig.step(|change| change.begin(Message { request: &request, flags }, true, None, waker)).expect("a slot");
     }
     let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
     rig.reply(conn, &sent);
@@ -304,47 +304,6 @@ fn host(distance: Distance, number: u32) -> (Distance, Arc<Host>) {
     (distance, Arc::new(Host::new(now, MuxId::new(number), &address, config, Version::V5, LIMITS, &events)))
 }
 
-/// The ids of the hosts of a plan.
-fn order(hosts: &Arc<Hosts>, turn: usize, chosen: Option<&[MuxId]>, routing: Option<Routing<'_>>) -> Vec<u32> {
-    let Some(first) = hosts.first(turn, chosen, routing) else { return Vec::new() };
-    let mut plan = Plan::after(first.id, Arc::clone(hosts), turn, chosen, routing);
-    let mut order = vec![first.id.get()];
-    while let Some(host) = plan.next() {
-        order.push(host.id.get());
-    }
-    order
-}
-
-/// Runs a change of a host, and returns the connections that it requests.
-fn changed<T>(host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>) -> T) -> (T, Vec<MuxConnId>) {
-    let mut effects = Effects::default();
-    let result = host.change(Instant::ORIGIN, &Subscribers::default(), &mut effects, change);
-    (result, effects.establish.into_iter().map(|(_, conn)| conn).collect())
-}
-
-#[test]
-fn a_plan_begins_with_the_hosts_that_have_an_open_connection() {
-    let numbered = [(Distance::Remote, 10), (Distance::Local, 1), (Distance::Local, 2), (Distance::Local, 3)];
-    let each = numbered.map(|(distance, number)| host(distance, number));
-    let (remote, local) = (Arc::clone(&each[0].1), Arc::clone(&each[2].1));
-    let hosts = Arc::new(Hosts::new(each.into()));
-    assert_eq!(order(&hosts, 0, None, None), [1, 2, 3, 10], "no connection is open");
-    let connected = [remote, local].map(|host| {
-        let conn = changed(&host, |_| ()).1[0];
-        changed(&host, |change| change.established(conn, Version::V4)).0.expect("it is wanted");
-        (host, conn)
-    });
-    for (turn, expected) in [[2, 10, 1, 3], [2, 10, 3, 1], [2, 10, 3, 1]].into_iter().enumerate() {
-        assert_eq!(order(&hosts, turn, None, None), expected);
-    }
-    let chosen = [1, 2].map(MuxId::new);
-    assert_eq!(order(&hosts, 0, Some(&chosen), None), [1, 2]);
-    for (host, conn) in connected {
-        changed(&host, |change| change.failed(conn, Cause::Network));
-    }
-    assert_eq!(order(&hosts, 0, None, None), [1, 2, 3, 10], "no connection is open any more");
-}
-
 #[test]
 fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
     let hosts = Arc::new(Hosts::new(vec![
@@ -355,7 +314,15 @@ fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
         host(Distance::Remote, 11),
         host(Distance::Local, 3),
     ]));
-    let asked = |turn, chosen: Option<&[MuxId]>| order(&hosts, turn, chosen, None);
+    let asked = |turn, chosen: Option<&[MuxId]>| {
+        let Some(first) = hosts.first(turn, chosen, None) else { return Vec::new() };
+        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen, None);
+        let mut asked = vec![first.id.get()];
+        while let Some(host) = plan.next() {
+            asked.push(host.id.get());
+        }
+        asked
+    };
     assert_eq!(asked(0, None), [1, 2, 3, 10, 11]);
     assert_eq!(asked(1, None), [2, 3, 1, 11, 10]);
     assert_eq!(asked(usize::MAX, None), [1, 2, 3, 11, 10]);
@@ -363,6 +330,55 @@ fn a_plan_rotates_local_hosts_before_remote_ones_and_omits_ignored_ones() {
     assert_eq!(asked(0, Some(&[99, 2, 99, 2, 1].map(MuxId::new))), [2, 2, 1]);
     assert_eq!(asked(0, Some(&[MuxId::new(99)])), []);
     assert_eq!(asked(0, Some(&[])), []);
+}
+
+#[test]
+fn a_plan_returns_hosts_that_were_put_off_after_the_others_of_their_distance() {
+    let hosts = Arc::new(Hosts::new(vec![
+        host(Distance::Local, 1),
+        host(Distance::Local, 2),
+        host(Distance::Local, 3),
+        host(Distance::Remote, 10),
+        host(Distance::Remote, 11),
+    ]));
+    let asked = |chosen: Option<&[MuxId]>, connecting: &[u32]| {
+        let mut next = hosts.first(0, chosen, None).cloned();
+        let mut plan = Plan::after(next.as_ref().expect("a host").id, Arc::clone(&hosts), 0, chosen, None);
+        let mut asked = Vec::new();
+        while let Some(host) = next {
+            let number = host.id.get();
+            asked.push((number, plan.waits()));
+            if connecting.contains(&number) && !plan.waits() {
+                plan.put_off(&host);
+            }
+            next = plan.next();
+        }
+        asked
+    };
+    let (at_once, waits) = (|number| (number, false), |number| (number, true));
+    assert_eq!(asked(None, &[]), [1, 2, 3, 10, 11].map(at_once));
+    let expected = [at_once(1), at_once(2), at_once(3), waits(1), waits(3), at_once(10), at_once(11), waits(10)];
+    assert_eq!(asked(None, &[1, 3, 10]), expected);
+    let chosen = [10, 2, 10].map(MuxId::new);
+    let expected = [at_once(10), at_once(2), at_once(10), waits(10), waits(10)];
+    assert_eq!(asked(Some(&chosen), &[10]), expected);
+    assert_eq!(asked(Some(&chosen[..1]), &[10]), [at_once(10), waits(10)]);
+}
+
+#[test]
+fn a_request_that_does_not_wait_is_refused_while_the_first_connection_is_established() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let begin = |rig: &mut Rig, waits| {
+        let (request, flags) = (message("a"), Flags::NONE);
+        rig.step(|change| change.begin(Message { request: &request, flags }, waits, None, Waker::noop().clone()))
+    };
+    assert!(matches!(begin(&mut rig, false), Err(Failure::Connecting)));
+    let queued = begin(&mut rig, true).expect("a slot");
+    assert_eq!(rig.state().queued, 1);
+    rig.establish();
+    assert!(rig.poll(queued, "a").is_pending(), "it is sent");
+    begin(&mut rig, false).expect("a connection is open");
+    assert_eq!(rig.state().in_flight, 2);
 }
 
 #[test]
@@ -841,7 +857,14 @@ fn a_plan_begins_with_the_local_replicas() {
     ]);
     let hosts = Arc::new(hosts.with_routes(Some(routes())));
     let asked = |turn, chosen: Option<&[MuxId]>, keyspace, key: &[u8]| {
-        order(&hosts, turn, chosen, Some(Routing::new(keyspace, key)))
+        let routing = Some(Routing::new(keyspace, key));
+        let Some(first) = hosts.first(turn, chosen, routing) else { return Vec::new() };
+        let mut plan = Plan::after(first.id, Arc::clone(&hosts), turn, chosen, routing);
+        let mut asked = vec![first.id.get()];
+        while let Some(host) = plan.next() {
+            asked.push(host.id.get());
+        }
+        asked
     };
     // The replicas are 2 and 3.
     let key = key_in(i64::MIN / 4 + 1..=0);

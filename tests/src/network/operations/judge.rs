@@ -1,6 +1,6 @@
 //! Whether an operation may end as it does.
 
-use super::{AMPLE, CHECKED_AGAIN, CommandPlan, Failed, LATE_MAX, Operation, Work};
+use super::{AMPLE, CHECKED_AGAIN, CommandPlan, ESTABLISHED, Failed, LATE_MAX, Operation, Work};
 use crate::kind::Kind;
 use crate::network::cassandra::KEYSPACES;
 use crate::network::plan::{MS, nanos};
@@ -212,9 +212,10 @@ impl State {
     fn check_place(&mut self, operation: &Operation) {
         let Some((number, token)) = operation.routed.filter(|_| operation.must_succeed) else { return };
         let (replica, executed_by) = (self.truth.replica(token), self.commands[&number].executed_by);
-        // A connection that a fault had broken was closed shortly before, or all were replaced.
-        let closed_at = self.broken_closed_at.max(self.replaced_at);
-        if !self.truth.members[replica].up || closed_at >= operation.begun.saturating_sub(CHECKED_AGAIN) {
+        // A connection that a fault had broken was closed shortly before.
+        let is_cleared = self.broken_closed_at >= operation.begun.saturating_sub(CHECKED_AGAIN);
+        let is_replaced = self.replaced_at >= operation.begun.saturating_sub(ESTABLISHED);
+        if !self.truth.members[replica].up || is_cleared || is_replaced {
             return;
         }
         self.counters.count(Kind::Routed);

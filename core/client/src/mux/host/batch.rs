@@ -63,20 +63,20 @@ impl Change<'_> {
     /// has its outcome at once.
     ///
     /// - `batch`: the slot of the batch; `None` for a new batch.
-    /// - `requests`: each with its index.
+    /// - `requests`: each with its index, and whether it waits for a connection that is being established.
     /// - `deadline`: of the whole batch.
     pub(in crate::mux) fn begin_all<'r>(
         &mut self,
         batch: Option<u32>,
-        requests: impl Iterator<Item = (usize, Message<'r>)>,
+        requests: impl Iterator<Item = (usize, Message<'r>, bool)>,
         deadline: Option<Instant>,
     ) -> u32 {
         let slot = batch.unwrap_or_else(|| self.take_slot());
         // Also for a known batch: its deadline may have expired since its last requests began.
         self.put_deadline(slot, deadline);
         let mut batch = self.take_batch(slot).unwrap_or_default();
-        for (index, message) in requests {
-            match self.start(message, deadline) {
+        for (index, message, waits) in requests {
+            match self.start(message, waits, deadline) {
                 Ok(started) => {
                     self.state.slots[started as usize].member = Some(Member { batch: slot, index });
                     batch.slots.push(started);

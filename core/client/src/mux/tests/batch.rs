@@ -19,7 +19,7 @@ impl Rig {
     /// Begins requests with these indices.
     fn begin_all(&mut self, batch: Option<u32>, indices: Range<usize>, deadline: Option<Instant>) -> u32 {
         let (request, flags) = (message("a"), Flags::NONE);
-        let requests = indices.map(|index| (index, Message { request: &request, flags }));
+        let requests = indices.map(|index| (index, Message { request: &request, flags }, true));
         self.step(|change| change.begin_all(batch, requests, deadline))
     }
 
@@ -86,7 +86,7 @@ fn requests_that_cannot_begin_have_outcomes_at_once() {
     let long = String::from_utf8(vec![b'a'; 2000]).expect("text");
     let request = message(&long);
     rig.step(|change| {
-        change.begin_all(Some(batch), [(5, Message { request: &request, flags: Flags::NONE })].into_iter(), None)
+        change.begin_all(Some(batch), [(5, Message { request: &request, flags: Flags::NONE }, true)].into_iter(), None)
     });
     // It waits for an id, and is encoded then.
     rig.step(|change| change.cancel_all(batch));
