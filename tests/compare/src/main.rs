@@ -1,7 +1,7 @@
 //! Poolhouse and its peers, measured in one run with the same work: see README.md beside this
 //! crate's manifest.
 //!
-//! `poolhouse-compare [SECTION..] [--quick] [--write] [--instructions]`
+//! `poolhouse-compare [SECTION..] [--quick] [--runs=N] [--write] [--instructions]`
 
 extern crate alloc;
 
@@ -11,6 +11,7 @@ mod clients;
 mod cursors;
 mod failover;
 mod measure;
+mod merge;
 mod mux;
 mod platform;
 mod plot;
@@ -52,7 +53,7 @@ const ENTRIES: [Entry; 8] = [
     Entry { name: "scale", run: scale::run, part: scale::part, instructions: None },
 ];
 
-const USAGE: &str = "usage: poolhouse-compare [SECTION..] [--quick] [--write] [--instructions]";
+const USAGE: &str = "usage: poolhouse-compare [SECTION..] [--quick] [--runs=N] [--write] [--instructions]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -82,7 +83,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the named sections, or all of them.
+/// Runs the named sections, or all of them, once or several times. With several runs, the report has medians of
+/// them, and is written after each.
 fn compare(args: &[&str], settings: &Settings) -> ExitCode {
     let (flags, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with("--"));
     let known = |name: &str| ENTRIES.iter().any(|entry| entry.name == name);
@@ -91,35 +93,61 @@ fn compare(args: &[&str], settings: &Settings) -> ExitCode {
         eprintln!("unknown section {unknown}\n{USAGE}");
         return ExitCode::from(2);
     }
-    if let Some(unknown) = flags.iter().find(|flag| !["--quick", "--write", "--instructions"].contains(flag)) {
-        eprintln!("unknown flag {unknown}\n{USAGE}");
+    let runs = flags.iter().find_map(|flag| flag.strip_prefix("--runs=")).map_or(Some(1), |number| number.parse().ok());
+    let unknown = flags
+        .iter()
+        .find(|flag| !["--quick", "--write", "--instructions"].contains(flag) && !flag.starts_with("--runs="));
+    let (None, Some(runs @ 1..)) = (unknown, runs) else {
+        eprintln!("unknown flag {}\n{USAGE}", unknown.unwrap_or(&"--runs"));
         return ExitCode::from(2);
-    }
-    let mut report = Report {
+    };
+    let chosen: Vec<&Entry> = ENTRIES.iter().filter(|entry| names.is_empty() || names.contains(&entry.name)).collect();
+    let is_written = flag("--write") || (names.is_empty() && !settings.quick);
+    let header = Report {
         machine: machine(),
+        commit: commit(),
         command: format!("poolhouse-compare {}", args.join(" ")).trim_end().to_owned(),
         quick: settings.quick,
         sections: Vec::new(),
     };
-    println!("{report}");
-    let mut keep = |section: Section| {
-        println!("{section}");
-        report.sections.push(section);
-    };
-    let chosen = || ENTRIES.iter().filter(|entry| names.is_empty() || names.contains(&entry.name));
-    chosen().for_each(|entry| keep((entry.run)(settings)));
-    if flag("--instructions") {
-        chosen().filter_map(|entry| entry.instructions).for_each(|run| keep(run()));
-    }
-    if flag("--write") || (names.is_empty() && !settings.quick) {
+    println!("{header}");
+    let mut all: Vec<Vec<Section>> = Vec::new();
+    for number in 1..=runs {
+        if runs > 1 {
+            println!("-- run {number} of {runs}\n");
+        }
+        let mut sections = Vec::new();
+        let mut keep = |section: Section| {
+            println!("{section}");
+            sections.push(section);
+        };
+        chosen.iter().for_each(|entry| keep((entry.run)(settings)));
+        if flag("--instructions") {
+            chosen.iter().filter_map(|entry| entry.instructions).for_each(|run| keep(run()));
+        }
+        all.push(sections);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-        if let Err(error) = write(&report, &folder) {
+        let report = Report { sections: merge::merged(&all), ..header.clone() };
+        if number == runs && runs > 1 {
+            println!("-- {runs} runs\n\n{report}");
+        }
+        if is_written && let Err(error) = write(&report, &folder) {
             eprintln!("the results were not written: {error}");
             return ExitCode::FAILURE;
         }
-        println!("written to {}", folder.display());
+        if is_written {
+            println!("written to {}", folder.display());
+        }
     }
     ExitCode::SUCCESS
+}
+
+/// The commit of the sources, with `-dirty` if they were changed after it.
+fn commit() -> String {
+    let mut git = std::process::Command::new("git");
+    git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=8"]);
+    let found = git.output().ok().filter(|output| output.status.success());
+    found.map_or_else(|| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn machine() -> String {

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Report {
     /// The machine of the run.
     pub(crate) machine: String,
+    /// The commit of the sources.
+    pub(crate) commit: String,
     pub(crate) command: String,
     /// Whether this was a quick run, with figures that are not measurements.
     pub(crate) quick: bool,
@@ -61,12 +63,12 @@ impl Table {
     pub(crate) fn row(&mut self, name: impl Into<String>, figures: &[f64]) {
         assert_eq!(figures.len(), self.columns.len(), "a figure for each column");
         let figures = figures.iter().map(|figure| figure.is_finite().then_some(*figure)).collect();
-        self.rows.push(Row { name: name.into(), figures, skipped: None });
+        self.rows.push(Row { name: name.into(), figures, runs: Vec::new(), skipped: None });
     }
 
     /// Adds a row that could not be measured, with the reason.
     pub(crate) fn skip(&mut self, name: impl Into<String>, why: impl Into<String>) {
-        self.rows.push(Row { name: name.into(), figures: Vec::new(), skipped: Some(why.into()) });
+        self.rows.push(Row { name: name.into(), figures: Vec::new(), runs: Vec::new(), skipped: Some(why.into()) });
     }
 
     /// The figures of one column, for a plot.
@@ -86,7 +88,26 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// `None` where no figure applies.
     pub(crate) figures: Vec<Option<f64>>,
+    /// The figures of each run, if these are medians of several ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) runs: Vec<Vec<Option<f64>>>,
     pub(crate) skipped: Option<String>,
+}
+
+impl Row {
+    /// The spread of the figures of several runs: half of the difference between the largest and the smallest in
+    /// percent of the median, or the largest if the median is 0. Empty if all are equal.
+    fn spread(&self, column: usize) -> String {
+        let each = || self.runs.iter().filter_map(|run| run.get(column).copied().flatten());
+        let median = self.figures.get(column).copied().flatten();
+        match (median, each().reduce(f64::min), each().reduce(f64::max)) {
+            (Some(median), Some(least), Some(most)) if most > least && median == 0.0 => format!("..{}", shown(most)),
+            (Some(median), Some(least), Some(most)) if most > least => {
+                format!(" ±{:.0}%", (most - least) / 2.0 / median.abs() * 100.0)
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 /// The data of a plot.
@@ -112,7 +133,7 @@ impl Plot {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n{}", self.command, self.machine)?;
+        writeln!(f, "{}\nat commit {}\n{}", self.command, self.commit, self.machine)?;
         if self.quick {
             writeln!(f, "A quick run: it only checks that everything works; its figures are not measurements.")?;
         }
@@ -136,7 +157,9 @@ impl fmt::Display for Table {
         let name_width = self.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0) + 2;
         writeln!(f, "{}", self.title)?;
         write!(f, "{:<name_width$}", "")?;
-        let width = |column: &str| column.chars().count().max(9) + 2;
+        // With several runs, ` ±12%` follows a figure.
+        let least_width = if self.rows.iter().any(|row| !row.runs.is_empty()) { 14 } else { 9 };
+        let width = |column: &str| column.chars().count().max(least_width) + 2;
         for column in &self.columns {
             write!(f, "{column:>width$}", width = width(column))?;
         }
@@ -146,8 +169,8 @@ impl fmt::Display for Table {
             if let Some(why) = &row.skipped {
                 write!(f, "  skipped: {why}")?;
             }
-            for (figure, column) in row.figures.iter().zip(&self.columns) {
-                let text = figure.map_or_else(|| "-".to_owned(), shown);
+            for (place, (figure, column)) in row.figures.iter().zip(&self.columns).enumerate() {
+                let text = figure.map_or_else(|| "-".to_owned(), shown) + &row.spread(place);
                 write!(f, "{text:>width$}", width = width(column))?;
             }
             writeln!(f)?;
