@@ -204,6 +204,20 @@ impl<M: MuxMemory> Mux<M> {
         self.entropy = entropy;
     }
 
+    /// Returns whether a request would wait until the first connection is established, and begins to
+    /// establish it as [`Mux::acquire`] does. A driver of several hosts asks another one first.
+    ///
+    /// Cost: O(1) if a connection is open, otherwise O(connections). Owes at most an `Establish`.
+    /// Events: `ConnectionCreated`, `ConnectionResurrected`.
+    pub fn must_connect(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> bool {
+        if self.conns.len(conn::OPEN) > 0 {
+            return false;
+        }
+        let now = self.advance(now);
+        self.open_needed(now, true, observer);
+        self.conns.len(conn::OPEN) == 0 && self.pending_count() > 0
+    }
+
     /// Acquires a stream id on the least busy connection, or enters the queue.
     ///
     /// - `now`: from the same clock as in all other calls; if it goes back, the last value is used.
@@ -574,12 +588,6 @@ impl<M: MuxMemory> Mux<M> {
     #[doc(hidden)]
     pub const fn has_failed(&self) -> bool {
         self.down.is_some()
-    }
-
-    /// Whether a request would wait for a connection to be established, because none is open.
-    #[doc(hidden)]
-    pub const fn is_connecting(&self) -> bool {
-        self.conns.len(conn::OPEN) == 0 && self.pending_count() > 0
     }
 
     /// Whether some connection has no free stream id. Until one is free, no heartbeat can be sent

@@ -108,6 +108,7 @@ fn compare(args: &[&str], settings: &Settings) -> ExitCode {
         commit: commit(),
         command: format!("poolhouse-compare {}", args.join(" ")).trim_end().to_owned(),
         quick: settings.quick,
+        runs: 0,
         sections: Vec::new(),
     };
     println!("{header}");
@@ -127,7 +128,7 @@ fn compare(args: &[&str], settings: &Settings) -> ExitCode {
         }
         all.push(sections);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-        let report = Report { sections: merge::merged(&all), ..header.clone() };
+        let report = Report { runs: number, sections: merge::merged(&all), ..header.clone() };
         if number == runs && runs > 1 {
             println!("-- {runs} runs\n\n{report}");
         }
@@ -144,10 +145,15 @@ fn compare(args: &[&str], settings: &Settings) -> ExitCode {
 
 /// The commit of the sources, with `-dirty` if they were changed after it.
 fn commit() -> String {
-    let mut git = std::process::Command::new("git");
-    git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=8"]);
-    let found = git.output().ok().filter(|output| output.status.success());
-    found.map_or_else(|| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let git = |args: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        let output = git.arg("-C").arg(env!("CARGO_MANIFEST_DIR")).args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let found = git(&["rev-parse", "--short=8", "HEAD"]);
+    let is_changed =
+        git(&["status", "--porcelain", "--", ":/", ":(exclude)results"]).is_some_and(|files| !files.is_empty());
+    found.map_or_else(|| "unknown".to_owned(), |commit| if is_changed { commit + "-dirty" } else { commit })
 }
 
 fn machine() -> String {

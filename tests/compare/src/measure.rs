@@ -3,10 +3,11 @@
 use core::time::Duration;
 use std::time::Instant;
 
-/// The median; NaN if there are no figures.
+/// The median, the mean of the two middle figures if their number is even; NaN if there are no figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+    let middle = |place: usize| figures.get(place).copied().unwrap_or(f64::NAN);
+    f64::midpoint(middle(figures.len().saturating_sub(1) / 2), middle(figures.len() / 2))
 }
 
 /// The figures of some cases for each round.

@@ -3,10 +3,13 @@
 use crate::measure::median;
 use crate::report::{Plot, Row, Section, Table};
 
+/// Counts of defects: the largest figure of the runs is shown instead of the median, which would hide one.
+const DEFECTS: [&str; 4] = ["not ended", "lost", "doubled", "not read"];
+
 /// Merges the sections of some runs, which are the same ones in the same order.
 ///
-/// A row has the figures of the runs in which it was measured. Curves are those of the first run. Notes that not all
-/// runs have name their run.
+/// A row has the figures of the runs in which it was measured, and a note names those in which it was not. Curves
+/// are those of the first run. Notes that not all runs have name their run.
 pub(crate) fn merged(runs: &[Vec<Section>]) -> Vec<Section> {
     match runs {
         [] => Vec::new(),
@@ -20,18 +23,41 @@ fn each<'r, R, T>(runs: &'r [R], part: impl Fn(&'r R) -> Option<&'r T>) -> Vec<&
     runs.iter().filter_map(part).collect()
 }
 
+/// The parts of all runs without those of the same name, in the order of their first run.
+fn union<'r, T>(all: impl Iterator<Item = &'r T>, name: impl Fn(&T) -> &str) -> Vec<&'r T> {
+    let mut union: Vec<&T> = Vec::new();
+    for one in all {
+        if union.iter().all(|other| name(other) != name(one)) {
+            union.push(one);
+        }
+    }
+    union
+}
+
 fn section(runs: &[&Section]) -> Section {
     let mut merged = Section::new(&runs[0].name);
-    for table in &runs[0].tables {
-        let same = each(runs, |run| run.tables.iter().find(|other| other.title == table.title));
+    for table in union(runs.iter().flat_map(|run| &run.tables), |table| &table.title) {
+        let same: Vec<_> = runs.iter().map(|run| run.tables.iter().find(|other| other.title == table.title)).collect();
         let mut all = Table { rows: Vec::new(), ..table.clone() };
-        for one in &table.rows {
-            all.rows.push(row(&each(&same, |table| table.rows.iter().find(|other| other.name == one.name))));
+        for one in union(same.iter().flatten().flat_map(|table| &table.rows), |row| &row.name) {
+            let rows: Vec<_> = same
+                .iter()
+                .map(|table| table.and_then(|table| table.rows.iter().find(|other| other.name == one.name)))
+                .collect();
+            for (place, row) in rows.iter().enumerate() {
+                let why = row.map_or(Some("is missing"), |row| row.skipped.as_deref());
+                if let Some(why) = why {
+                    merged.note(format!("Run {}: {}, {}: {why}", place + 1, table.title, one.name));
+                }
+            }
+            all.rows.push(merged_row(&table.columns, &rows.into_iter().flatten().collect::<Vec<_>>()));
         }
         merged.tables.push(all);
     }
-    for plot in &runs[0].plots {
-        merged.plots.push(plot_of(plot, &each(runs, |run| run.plots.iter().find(|other| other.file() == plot.file()))));
+    for plot in union(runs.iter().flat_map(|run| &run.plots), |plot| plot.file()) {
+        merged
+            .plots
+            .push(merged_plot(plot, &each(runs, |run| run.plots.iter().find(|other| other.file() == plot.file()))));
     }
     for (place, run) in runs.iter().enumerate() {
         for note in &run.notes {
@@ -46,30 +72,33 @@ fn section(runs: &[&Section]) -> Section {
     merged
 }
 
-fn row(runs: &[&Row]) -> Row {
+fn merged_row(columns: &[String], runs: &[&Row]) -> Row {
     let measured: Vec<&Row> = runs.iter().filter(|row| row.skipped.is_none()).copied().collect();
     let Some(first) = measured.first() else { return runs[0].clone() };
-    let of_column = |column: usize| {
+    let of_column = |(column, title): (usize, &String)| {
         let figures: Vec<f64> = measured.iter().filter_map(|row| row.figures.get(column).copied().flatten()).collect();
-        (!figures.is_empty()).then(|| median(figures))
+        let most = figures.iter().copied().reduce(f64::max)?;
+        Some(if DEFECTS.contains(&title.as_str()) { most } else { median(figures) })
     };
     Row {
         name: first.name.clone(),
-        figures: (0..first.figures.len()).map(of_column).collect(),
+        figures: columns.iter().enumerate().map(of_column).collect(),
         runs: measured.iter().map(|row| row.figures.clone()).collect(),
         skipped: None,
     }
 }
 
-fn plot_of(plot: &Plot, runs: &[&Plot]) -> Plot {
-    let Plot::Bars { file, title, unit, bars } = plot else { return plot.clone() };
-    let of_name = |name: &String| {
-        let figures = runs.iter().filter_map(|run| match run {
-            Plot::Bars { bars, .. } => bars.iter().find(|(other, _)| other == name).map(|(_, figure)| *figure),
-            Plot::Lines { .. } => None,
-        });
+fn merged_plot(plot: &Plot, runs: &[&Plot]) -> Plot {
+    let Plot::Bars { file, title, unit, .. } = plot else { return plot.clone() };
+    let bars_of = |run: &&'_ Plot| match run {
+        Plot::Bars { bars, .. } => bars.clone(),
+        Plot::Lines { .. } => Vec::new(),
+    };
+    let all: Vec<(String, f64)> = runs.iter().flat_map(bars_of).collect();
+    let of_name = |(name, _): &(String, f64)| {
+        let figures = all.iter().filter(|(other, _)| other == name).map(|(_, figure)| *figure);
         (name.clone(), median(figures.collect()))
     };
-    let bars = bars.iter().map(|(name, _)| of_name(name)).collect();
+    let bars = union(all.iter(), |(name, _)| name).into_iter().map(of_name).collect();
     Plot::Bars { file: file.clone(), title: title.clone(), unit: unit.clone(), bars }
 }

@@ -13,6 +13,8 @@ pub(crate) struct Report {
     pub(crate) command: String,
     /// Whether this was a quick run, with figures that are not measurements.
     pub(crate) quick: bool,
+    /// The number of runs that have ended.
+    pub(crate) runs: usize,
     pub(crate) sections: Vec<Section>,
 }
 
@@ -136,6 +138,13 @@ impl fmt::Display for Report {
         writeln!(f, "{}\nat commit {}\n{}", self.command, self.commit, self.machine)?;
         if self.quick {
             writeln!(f, "A quick run: it only checks that everything works; its figures are not measurements.")?;
+        }
+        if self.runs > 1 {
+            writeln!(
+                f,
+                "Medians of {} runs, but of counts of defects the largest; ± half of the range of the runs.",
+                self.runs
+            )?;
         }
         self.sections.iter().try_for_each(|section| write!(f, "\n{section}"))
     }

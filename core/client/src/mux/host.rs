@@ -357,12 +357,13 @@ pub(super) struct Change<'a> {
 impl Change<'_> {
     /// Begins a request and returns its slot.
     ///
+    /// - `waits`: whether it waits for a connection that is being established.
     /// - `deadline`: of the whole request.
     /// - `waker`: cloned before the lock is taken, because cloning may run arbitrary code.
     ///
     /// # Errors
     ///
-    /// [`Failure::Rejected`], [`Failure::Encode`]: the request has no slot.
+    /// [`Failure::Rejected`], [`Failure::Connecting`], [`Failure::Encode`]: the request has no slot.
     pub(super) fn begin(
         &mut self,
         message: Message<'_>,
@@ -386,7 +387,7 @@ impl Change<'_> {
     ///
     /// - `waits`: whether it waits for a connection that is being established.
     fn start(&mut self, message: Message<'_>, waits: bool, deadline: Option<Instant>) -> Result<u32, Failure> {
-        if !waits && self.state.mux.is_connecting() {
+        if !waits && self.state.mux.must_connect(self.now, &mut self.observer) {
             return Err(Failure::Connecting);
         }
         let acquired = self.state.mux.acquire(self.now, deadline, &mut self.observer).map_err(Failure::Rejected)?;

@@ -42,7 +42,7 @@ impl<P: Platform> Session<P> {
     /// the keyspace until the next call.
     ///
     /// Call it before the load begins. Until the first new connection of a host is established, its
-    /// requests wait in the queue of its pool: they fail beyond
+    /// requests go to hosts that are connected already, or wait in the queue of its pool: they fail beyond
     /// [`max_queue_size`](super::MuxOptions::max_queue_size) and after
     /// [`pool_timeout`](super::MuxOptions::pool_timeout). A pool that has grown begins again with
     /// `core_connections`.

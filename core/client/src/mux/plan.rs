@@ -121,8 +121,8 @@ impl Hosts {
 
 /// The hosts to try, in their order.
 ///
-/// A request does not wait for the connection of a host that is being connected while other hosts of its
-/// distance have not been tried: such a host is returned a second time, after them.
+/// Unless its hosts are chosen, a request does not wait for the connection of a host that is being connected
+/// while other hosts of its distance have not been tried: such a host is returned a second time, after them.
 pub(super) struct Plan<'o> {
     hosts: Arc<Hosts>,
     chosen: Option<&'o [MuxId]>,
@@ -138,7 +138,7 @@ pub(super) struct Plan<'o> {
     known: Vec<MuxId>,
     /// Hosts that are returned a second time.
     put_off: VecDeque<Arc<Host>>,
-    /// Whether the last host was returned for the second time.
+    /// Whether the last host was returned for the second time, or the request is repeated there.
     waits: bool,
 }
 
@@ -164,6 +164,11 @@ impl<'o> Plan<'o> {
     /// Whether the request waits for a connection of the last host.
     pub(super) const fn waits(&self) -> bool {
         self.waits
+    }
+
+    /// The request is sent to the last host again.
+    pub(super) const fn repeat(&mut self) {
+        self.waits = true;
     }
 
     /// Returns the last host again later.

@@ -61,9 +61,9 @@ impl<P: Platform> Session<P> {
     /// The pool of the next host in the query plan grants a stream id on its least busy connection,
     /// or queues the request for at most `pool_timeout`. If the host does not take the request, the
     /// next host is asked. A host that is being connected, and has no open connection, is asked after
-    /// the other hosts of its distance, and then the request waits for the connection. If no host takes
-    /// the request, the error contains the reason of each. After some errors of servers, the request is
-    /// sent again: see [`RetryPolicy`].
+    /// the other hosts of its distance, unless the options name it; then the request waits for the
+    /// connection. If no host takes the request, the error contains the reason of each. After some errors
+    /// of servers, the request is sent again: see [`RetryPolicy`].
     ///
     /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.
     ///
@@ -161,6 +161,11 @@ impl<'a, P: Platform> Terms<'a, P> {
                 Err(host.map_or(RequestError::NoHost(Vec::new()), |host| timed_out(&host.address, false)))
             }
         }
+    }
+
+    /// Whether the request waits for a connection of the current host that is being established.
+    pub(super) fn waits(&self, tried: Option<&Tried<'_>>) -> bool {
+        self.chosen.is_some() || tried.is_some_and(|tried| tried.plan.waits())
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -268,6 +273,7 @@ impl<'a, P: Platform> Terms<'a, P> {
             return Err(timed_out(&host.address, rejections.iter().any(Rejection::may_have_executed)));
         }
         if matches!(again.reason, Some(RejectionReason::Refused(code)) if repeats_host(code)) {
+            plan.repeat();
             return Ok((Arc::clone(host), now));
         }
         let mut next = plan.next();
@@ -299,11 +305,6 @@ pub(super) struct Tried<'o> {
 }
 
 impl Tried<'_> {
-    /// Whether the request waits for a connection of the current host.
-    pub(super) fn waits(&self) -> bool {
-        self.plan.waits()
-    }
-
     fn may_have_executed(&self) -> bool {
         self.rejections.iter().any(Rejection::may_have_executed)
     }
@@ -363,7 +364,7 @@ impl<'a, P: Platform, R: Borrow<Request<'a>>> Flight<'a, P, R> {
     /// Begins an attempt at the current host. The outcome is available at once only if it fails.
     fn begin(&mut self, now: Instant, waker: &Waker) -> Poll<Outcome> {
         let Self { terms, request, host: Some(host), slot, tried, .. } = self else { return Poll::Pending };
-        let (waits, waker) = (tried.as_deref().is_some_and(Tried::waits), waker.clone());
+        let (waits, waker) = (terms.waits(tried.as_deref()), waker.clone());
         match terms
             .shared
             .step_at(now, host, |change| change.begin(terms.message((*request).borrow()), waits, terms.deadline, waker))

@@ -160,10 +160,8 @@ impl<P: Platform> RequestAll<'_, P> {
         while indices.peek().is_some() {
             let known = batches.iter().find(|(known, _)| Arc::ptr_eq(known, host)).map(|(_, batch)| *batch);
             let some = indices.by_ref().take(BEGIN_MAX);
-            let messages = some.map(|index| {
-                let waits = tried.get(&index).is_some_and(|tried| tried.waits());
-                (index, terms.message(&requests[index]), waits)
-            });
+            let messages = some
+                .map(|index| (index, terms.message(&requests[index]), terms.waits(tried.get(&index).map(Box::as_ref))));
             let batch = terms.shared.step_at(now, host, |change| change.begin_all(known, messages, terms.deadline));
             if known.is_none() {
                 batches.push((Arc::clone(host), batch));

@@ -341,9 +341,9 @@ fn a_plan_returns_hosts_that_were_put_off_after_the_others_of_their_distance() {
         host(Distance::Remote, 10),
         host(Distance::Remote, 11),
     ]));
-    let asked = |chosen: Option<&[MuxId]>, connecting: &[u32]| {
-        let mut next = hosts.first(0, chosen, None).cloned();
-        let mut plan = Plan::after(next.as_ref().expect("a host").id, Arc::clone(&hosts), 0, chosen, None);
+    let asked = |connecting: &[u32]| {
+        let mut next = hosts.first(0, None, None).cloned();
+        let mut plan = Plan::after(next.as_ref().expect("a host").id, Arc::clone(&hosts), 0, None, None);
         let mut asked = Vec::new();
         while let Some(host) = next {
             let number = host.id.get();
@@ -356,13 +356,15 @@ fn a_plan_returns_hosts_that_were_put_off_after_the_others_of_their_distance() {
         asked
     };
     let (at_once, waits) = (|number| (number, false), |number| (number, true));
-    assert_eq!(asked(None, &[]), [1, 2, 3, 10, 11].map(at_once));
+    assert_eq!(asked(&[]), [1, 2, 3, 10, 11].map(at_once));
     let expected = [at_once(1), at_once(2), at_once(3), waits(1), waits(3), at_once(10), at_once(11), waits(10)];
-    assert_eq!(asked(None, &[1, 3, 10]), expected);
-    let chosen = [10, 2, 10].map(MuxId::new);
-    let expected = [at_once(10), at_once(2), at_once(10), waits(10), waits(10)];
-    assert_eq!(asked(Some(&chosen), &[10]), expected);
-    assert_eq!(asked(Some(&chosen[..1]), &[10]), [at_once(10), waits(10)]);
+    assert_eq!(asked(&[1, 3, 10]), expected);
+    let remote = Arc::new(Hosts::new(vec![host(Distance::Remote, 10), host(Distance::Remote, 11)]));
+    let first = remote.first(0, None, None).expect("a host");
+    let mut plan = Plan::after(first.id, Arc::clone(&remote), 0, None, None);
+    plan.put_off(first);
+    let rest: Vec<_> = (0..3).map(|_| plan.next().map(|host| host.id.get())).collect();
+    assert_eq!(rest, [Some(11), Some(10), None]);
 }
 
 #[test]
@@ -379,6 +381,21 @@ fn a_request_that_does_not_wait_is_refused_while_the_first_connection_is_establi
     assert!(rig.poll(queued, "a").is_pending(), "it is sent");
     begin(&mut rig, false).expect("a connection is open");
     assert_eq!(rig.state().in_flight, 2);
+}
+
+#[test]
+fn a_request_that_does_not_wait_begins_the_next_attempt_to_connect() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish.remove(0);
+    rig.step(|change| change.failed(conn, Cause::Network));
+    let begin = |rig: &mut Rig| {
+        let (request, flags) = (message("a"), Flags::NONE);
+        rig.step(|change| change.begin(Message { request: &request, flags }, false, None, Waker::noop().clone()))
+    };
+    assert!(matches!(begin(&mut rig), Err(Failure::Rejected(AcquireError::Down { .. }))));
+    rig.pass(Duration::from_secs(60));
+    assert!(matches!(begin(&mut rig), Err(Failure::Connecting)));
+    assert_eq!((rig.state().establishing, rig.state().queued), (1, 0));
 }
 
 #[test]

@@ -131,6 +131,31 @@ fn trashed_connection_is_resurrected_while_another_one_is_being_established() {
 }
 
 #[test]
+fn a_pool_must_connect_unless_a_connection_is_open_or_can_be_resurrected() {
+    let mut rig = rig(SMALL);
+    let must_connect = |rig: &mut Rig<_>| rig.act(|mux, now, seen| mux.must_connect(now, seen));
+    assert!(must_connect(&mut rig), "the first connection is being established");
+    rig.establish();
+    assert!(!must_connect(&mut rig));
+    let mut streams: Vec<_> = (0..4).map(|_| rig.stream()).collect();
+    rig.establish();
+    streams.extend((0..4).map(|_| rig.stream()));
+    assert_eq!((rig.state().open, rig.state().establishing), (2, 1));
+    for stream in streams.drain(..) {
+        rig.answer(stream);
+    }
+    rig.wait(SECOND * 20);
+    let mut open = None;
+    rig.mux.for_each_conn(|conn, _, _| open = Some(conn));
+    let open = open.expect("one is open");
+    rig.act(|mux, now, seen| mux.handle_failed(now, open, Cause::Network, seen)).expect("it is open");
+    assert!(!must_connect(&mut rig), "the trashed one is resurrected");
+    assert_eq!((rig.state().open, rig.state().trashed), (1, 0));
+    rig.act(|mux, now, seen| mux.close(now, seen));
+    assert!(!must_connect(&mut rig), "it is closed");
+}
+
+#[test]
 fn another_connection_is_opened_if_the_resurrected_one_is_full() {
     let wide = HostOptions { max_requests_per_connection: 8, new_connection_threshold: 8, ..SMALL.local };
     let mut rig = rig(of(wide));
