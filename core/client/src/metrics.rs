@@ -142,15 +142,9 @@ impl PoolMetrics {
     /// Counts a connection in its new state. Returns its old state.
     #[inline]
     fn count(&mut self, conn: ConnId, now: Conn) -> Conn {
-        let place = conn.index() as usize;
-        let was = match self.conns.get_mut(place) {
+        let was = match self.conns.get_mut(conn.index() as usize) {
             Some(kept) => core::mem::replace(kept, now),
-            // Only when a connection is created: an existing connection has an entry.
-            None => {
-                self.conns.resize(place, Conn::Uncounted);
-                self.conns.push(now);
-                Conn::Uncounted
-            }
+            None => self.add(conn, now),
         };
         match was {
             Conn::Uncounted => {}
@@ -163,6 +157,14 @@ impl PoolMetrics {
             Conn::UsedSince(_) => self.used.increment(1.0),
         }
         was
+    }
+
+    /// Adds an entry for a connection that is being created: an existing one has an entry.
+    #[cold]
+    fn add(&mut self, conn: ConnId, now: Conn) -> Conn {
+        self.conns.resize(conn.index() as usize, Conn::Uncounted);
+        self.conns.push(now);
+        Conn::Uncounted
     }
 }
 
