@@ -207,7 +207,8 @@ impl<M: MuxMemory> Mux<M> {
     /// Returns whether a request would wait until the first connection is established, and begins to
     /// establish it as [`Mux::acquire`] does. A driver of several hosts asks another one first.
     ///
-    /// Cost: O(1) if a connection is open, otherwise O(connections). Owes at most an `Establish`.
+    /// Cost: O(1) if a connection is open, otherwise O(connections). Owes at most an `Establish`, or the
+    /// `Wake`s of requests that a resurrected connection takes.
     /// Events: `ConnectionCreated`, `ConnectionResurrected`.
     pub fn must_connect(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> bool {
         if self.conns.len(conn::OPEN) > 0 {
