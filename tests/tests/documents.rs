@@ -62,8 +62,9 @@ fn figures_of_the_comparison_are_those_of_the_results() {
     let mut measured = Vec::new();
     for section in ["clients", "mux", "pools", "scale", "tail"] {
         let results = read(&format!("tests/compare/results/{section}.txt"));
-        // Without the spreads of several runs.
-        let figures = results.split_whitespace().filter(|word| !word.starts_with('±'));
+        // Without the commit, and without the spreads of several runs.
+        let (_, tables) = results.split_once("\n== ").expect("a section");
+        let figures = tables.split_whitespace().filter(|word| !word.starts_with('±'));
         measured.extend(numbers(&figures.collect::<Vec<_>>().join(" ")));
     }
     let readme = read("README.md");

@@ -97,8 +97,12 @@ fn compare(args: &[&str], settings: &Settings) -> ExitCode {
     let unknown = flags
         .iter()
         .find(|flag| !["--quick", "--write", "--instructions"].contains(flag) && !flag.starts_with("--runs="));
-    let (None, Some(runs @ 1..)) = (unknown, runs) else {
-        eprintln!("unknown flag {}\n{USAGE}", unknown.unwrap_or(&"--runs"));
+    if let Some(unknown) = unknown {
+        eprintln!("unknown flag {unknown}\n{USAGE}");
+        return ExitCode::from(2);
+    }
+    let Some(runs @ 1..) = runs else {
+        eprintln!("--runs takes a number of at least 1\n{USAGE}");
         return ExitCode::from(2);
     };
     let chosen: Vec<&Entry> = ENTRIES.iter().filter(|entry| names.is_empty() || names.contains(&entry.name)).collect();

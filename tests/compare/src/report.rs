@@ -98,14 +98,14 @@ pub(crate) struct Row {
 
 impl Row {
     /// The spread of the figures of several runs: half of the difference between the largest and the smallest in
-    /// percent of the median, or the largest if the median is 0. Empty if all are equal.
+    /// percent of the row's figure, or the largest if that is 0. Empty if all are equal.
     fn spread(&self, column: usize) -> String {
         let each = || self.runs.iter().filter_map(|run| run.get(column).copied().flatten());
-        let median = self.figures.get(column).copied().flatten();
-        match (median, each().reduce(f64::min), each().reduce(f64::max)) {
-            (Some(median), Some(least), Some(most)) if most > least && median == 0.0 => format!("..{}", shown(most)),
-            (Some(median), Some(least), Some(most)) if most > least => {
-                format!(" ±{:.0}%", (most - least) / 2.0 / median.abs() * 100.0)
+        let figure = self.figures.get(column).copied().flatten();
+        match (figure, each().reduce(f64::min), each().reduce(f64::max)) {
+            (Some(figure), Some(least), Some(most)) if most > least && figure == 0.0 => format!("..{}", shown(most)),
+            (Some(figure), Some(least), Some(most)) if most > least => {
+                format!(" ±{:.0}%", (most - least) / 2.0 / figure.abs() * 100.0)
             }
             _ => String::new(),
         }

@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Checks that a request after the faults was executed by the node that has its data, if that is up
-    /// and the session was connected to it.
+    /// and no connection to it was closed shortly before.
     fn check_place(&mut self, operation: &Operation) {
         let Some((number, token)) = operation.routed.filter(|_| operation.must_succeed) else { return };
         let (replica, executed_by) = (self.truth.replica(token), self.commands[&number].executed_by);
