@@ -87,6 +87,8 @@ fn security_8_a_waker_whose_clone_panics_leaks_no_slot() {
     run(async {
         let server = server();
         let client = client(&server);
+        // A waker is cloned before the check-out is queued if the last one waited, and otherwise after it.
+        drop(client.check_out().await.expect("a connection"));
         let held = client.check_out().await.expect("a connection");
         poll_and_panic("check_out", client.check_out());
         // The same with a subscriber, for which every step emits events, and after a check-out that
@@ -134,6 +136,8 @@ fn security_8_a_connection_that_is_returned_while_the_waker_is_cloned_is_granted
         let server = server();
         // The client is leaked, because the guard in the waker borrows it.
         let client: &'static Client = Box::leak(Box::new(client(&server)));
+        // Afterwards a waker is cloned when the check-out is queued, and not before it.
+        drop(client.check_out().await.expect("a connection"));
         for waits in [false, true] {
             let held = Arc::new(Mutex::new(Some(client.check_out().await.expect("a connection"))));
             let returning = {

@@ -482,11 +482,7 @@ impl<R: Runtime> ClientCore<R> {
             return CheckingOut::new(self, server, limit, deadline).await;
         };
         let mut checking_out = CheckingOut::new(self, server, None, deadline);
-        // Most check-outs end here.
-        match checking_out.begin(|now| self.limit_at(now, deadline)) {
-            Some(outcome) => outcome,
-            None => checking_out.await,
-        }
+        poll_fn(|context| checking_out.poll_until(|now| self.limit_at(now, deadline), context)).await
     }
 
     /// Checks a connection out of the pool of a selected server.

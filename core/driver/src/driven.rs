@@ -5,8 +5,8 @@
 //! effects of the change (tasks to wake, connections to drop) after the lock is released. Nothing
 //! is awaited under the lock.
 //!
-//! One check-out: [`Drive::check_out`] grants a connection, or adds a waiter. For a waiter,
-//! [`Drive::poll_claim`] registers the waker and takes the outcome. [`Drive::check_in`] returns the
+//! One check-out: [`Drive::poll_check_out`] grants a connection, or adds a waiter and registers its
+//! waker. [`Drive::poll_claim`] takes the outcome of a waiter. [`Drive::check_in`] returns the
 //! connection to its slot.
 //!
 //! The pool of a MongoDB server is driven by this module, and so is the pool of a
@@ -15,6 +15,7 @@
 use super::event::{Publish, Tap};
 use super::runtime::{BaseRuntime, register};
 use super::warm_up::Warmer;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Poll, Waker};
 use poolhouse_core::machine::Observer;
 use poolhouse_core::pool::{
@@ -321,11 +322,12 @@ impl<M: Memory, C, K> Driven<M, C, K> {
         next
     }
 
-    /// Adds a slot for the waker of a waiter.
+    /// Stores the waker of a new waiter, whose slot is added first if there is none.
     #[inline(never)]
-    fn add_waiter_slot(
+    fn add_waiter(
         &mut self,
         id: WaiterId,
+        waker: &mut Option<Waker>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<Begun<C>, CheckOutError> {
         while self.waiters.slots().len() <= id.index() as usize {
@@ -336,10 +338,10 @@ impl<M: Memory, C, K> Driven<M, C, K> {
                 return Err(CheckOutError::Busy { waiting });
             }
         }
-        debug_assert!(
-            self.waiters.slots().get(id.index() as usize).is_some_and(Option::is_none),
-            "the waker of a waiter is removed with it"
-        );
+        if let Some(slot) = self.waiters.slots_mut().get_mut(id.index() as usize) {
+            debug_assert!(slot.is_none(), "the waker of a waiter is removed with it");
+            core::mem::swap(slot, waker);
+        }
         Ok(Begun::Queued(id))
     }
 
@@ -376,7 +378,7 @@ pub(super) type DrivenOf<D> =
     Driven<<<D as Drive>::Runtime as BaseRuntime>::Memory, <D as Drive>::Connection, <D as Drive>::Known>;
 type EventsOf<D> = <<D as Drive>::Runtime as BaseRuntime>::Events;
 
-/// A [`Driven`] behind its lock. Each kind of pool implements the first three methods; the others
+/// A [`Driven`] behind its lock. Each kind of pool implements the first four methods; the others
 /// are the steps of its callers and tasks.
 pub(super) trait Drive {
     type Runtime: BaseRuntime;
@@ -388,6 +390,10 @@ pub(super) trait Drive {
 
     /// The server's address, or the pool's name, in events.
     fn name(&self) -> &str;
+
+    /// Whether the last check-out waited. Only a hint: it is changed without the lock, and handles of
+    /// a server that are not shared by reference have a hint each.
+    fn last_waited(&self) -> &AtomicBool;
 
     /// Calls `f` under the lock.
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T;
@@ -439,38 +445,76 @@ pub(super) trait Drive {
         self.step(|_, _| ());
     }
 
-    /// Checks a connection out. If the check-out must wait, it has no waker yet:
-    /// [`Drive::poll_claim`] registers it.
+    /// Checks a connection out, or adds a waiter.
     ///
     /// - `clock`: read under the lock, and only if the time matters.
     /// - `deadline`: called under the lock, with the time, if no connection is available.
+    /// - `waker`: registered if the check-out must wait; otherwise it is left here. With `None`, a
+    ///   check-out that waits is not woken until [`Drive::poll_claim`] has registered a waker.
     #[inline]
     fn check_out(
         &self,
         clock: impl FnOnce() -> Instant,
         deadline: impl FnOnce(Instant) -> Option<Instant>,
+        waker: &mut Option<Waker>,
     ) -> Result<Begun<Self::Connection>, CheckOutError> {
         self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
             CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
-            CheckOut::Queued(id) => state.add_waiter_slot(id, observer),
+            CheckOut::Queued(id) => state.add_waiter(id, waker, observer),
         })
     }
 
-    /// The outcome of a waiting check-out. While there is none, registers `waker`, which is woken
-    /// when there is. The clock is not read, because other calls decide the outcome.
+    /// Checks a connection out. While it waits, `waker` is registered, which is woken when there is
+    /// an outcome.
     ///
-    /// - `is_registered`: an earlier call has registered a waker. The task was probably woken
-    ///   because there is an outcome, so the waker is cloned only if there is none.
-    fn poll_claim(&self, id: WaiterId, waker: &Waker, is_registered: bool) -> Poll<Claimed<Self::Connection>> {
-        if is_registered {
-            if let claimed @ Poll::Ready(_) = self.claim(id, None) {
-                return claimed;
+    /// - `waiter`: where the check-out is stored if it waits, for [`Drive::poll_claim`].
+    /// - `clock`, `deadline`: as in [`Drive::check_out`].
+    #[inline]
+    fn poll_check_out(
+        &self,
+        waiter: &mut Option<WaiterId>,
+        clock: impl Fn() -> Instant,
+        deadline: impl FnOnce(Instant) -> Option<Instant>,
+        waker: &Waker,
+    ) -> Poll<Claimed<Self::Connection>> {
+        // A waker is cloned without the lock. If the last check-out waited, this one will probably
+        // wait too: a clone that is made now avoids taking the lock again, and the time that is read
+        // now need not be read under it.
+        let waited = self.last_waited().load(Ordering::Relaxed);
+        let (mut cloned, now) = if waited { (Some(waker.clone()), Some(clock())) } else { (None, None) };
+        let id = match self.check_out(|| now.unwrap_or_else(clock), deadline, &mut cloned) {
+            Ok(Begun::Granted(connection, lease)) => {
+                if waited {
+                    self.last_waited().store(false, Ordering::Relaxed);
+                    // A panic here would lose the connection.
+                    let _ = Self::Runtime::contain(|| drop(cloned));
+                }
+                return Poll::Ready(Ok((connection, lease)));
             }
+            Ok(Begun::Queued(id)) => id,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        *waiter = Some(id);
+        if waited {
+            return Poll::Pending;
         }
-        self.claim(id, Some(waker.clone()))
+        self.last_waited().store(true, Ordering::Relaxed);
+        self.claim(waiter, Some(waker.clone()))
     }
 
-    fn claim(&self, id: WaiterId, mut waker: Option<Waker>) -> Poll<Claimed<Self::Connection>> {
+    /// The outcome of a waiting check-out, whose id is taken with it. While there is none, registers
+    /// `waker`. The clock is not read, because other calls decide the outcome.
+    fn poll_claim(&self, waiter: &mut Option<WaiterId>, waker: &Waker) -> Poll<Claimed<Self::Connection>> {
+        // The task was probably woken because there is an outcome: the waker is cloned only if there
+        // is none.
+        match self.claim(waiter, None) {
+            Poll::Pending => self.claim(waiter, Some(waker.clone())),
+            claimed @ Poll::Ready(_) => claimed,
+        }
+    }
+
+    fn claim(&self, waiter: &mut Option<WaiterId>, mut waker: Option<Waker>) -> Poll<Claimed<Self::Connection>> {
+        let Some(id) = *waiter else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
         // A claim has no effects and no events.
         let (claimed, _left) = self.with(|state| {
             let claim = state.pool.claim(Instant::ORIGIN, id);
@@ -490,6 +534,9 @@ pub(super) trait Drive {
             };
             (claimed, left)
         });
+        if claimed.is_ready() {
+            *waiter = None;
+        }
         claimed
     }
 
@@ -708,7 +755,7 @@ pub(super) enum Begun<C> {
     Queued(WaiterId),
 }
 
-/// The outcome of a check-out that waited.
+/// The outcome of a check-out.
 pub(super) type Claimed<C> = Result<(Option<C>, Lease), CheckOutError>;
 
 /// A worker's slot in its pool; freed when the task ends, is dropped or panics.

@@ -7,7 +7,7 @@ use super::client_core::ClientCore;
 use super::connection::{ExchangeError, Held};
 #[cfg(feature = "alloc")]
 use super::drain::Drain;
-use super::driven::{Begun, Claimed, Drive, Watch};
+use super::driven::{Claimed, Drive, Watch};
 use super::error::{OperationError, ServerAddress};
 #[cfg(feature = "alloc")]
 use super::event::{CommandStage, EventKinds, Publish as _};
@@ -516,24 +516,23 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
-    /// Begins the check-out. Returns its outcome, or `None` if it waits.
+    /// Polls the check-out.
     ///
-    /// - `limit`: returns its time limit for the current time.
+    /// - `limit`: called at the first poll: returns the time limit for the current time.
     #[inline(always)]
-    pub(super) fn begin(
+    pub(super) fn poll_until(
         &mut self,
         limit: impl FnOnce(Instant) -> Option<Instant>,
-    ) -> Option<Result<Guard<'h, R>, OperationError>> {
-        let core = self.core;
-        let claimed = match self.server.as_ref()?.check_out(|| core.now(), limit) {
-            Ok(Begun::Queued(id)) => {
-                self.waiter = Some(id);
-                return None;
-            }
-            Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
-            Err(error) => Err(error),
+        context: &Context<'_>,
+    ) -> Poll<Result<Guard<'h, R>, OperationError>> {
+        let Self { core, server, waiter, .. } = self;
+        core.check_fork()?;
+        let claimed = match server {
+            None => Poll::Ready(Err(CheckOutError::Cancelled)),
+            Some(server) if waiter.is_some() => server.poll_claim(waiter, context.waker()),
+            Some(server) => server.poll_check_out(waiter, || core.now(), limit, context.waker()),
         };
-        Some(self.finish(claimed))
+        claimed.map(|claimed| self.finish(claimed))
     }
 
     /// Converts the outcome of the check-out, which is complete.
@@ -558,20 +557,8 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
 
     /// After it has returned an outcome, it returns [`CheckOutError::Cancelled`] without a server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.core.check_fork()?;
         let limit = self.limit;
-        let is_queued = self.waiter.is_some();
-        if !is_queued {
-            if let Some(outcome) = self.begin(|_| limit) {
-                return Poll::Ready(outcome);
-            }
-        }
-        let (Some(server), Some(id)) = (&self.server, self.waiter) else {
-            return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
-        };
-        let Poll::Ready(claimed) = server.poll_claim(id, context.waker(), is_queued) else { return Poll::Pending };
-        self.waiter = None;
-        Poll::Ready(self.finish(claimed))
+        self.poll_until(|_| limit, context)
     }
 }
 

@@ -33,11 +33,11 @@ use super::driven::{Begun, Claimed, Drive, Driven, DrivenOf};
 use super::event::{Publish, Tap};
 use super::runtime::{BaseRuntime, Lock as _, Locked, register};
 use super::server::PoolSnapshot;
-use core::cell::Cell;
 use core::fmt;
 use core::future::poll_fn;
 use core::ops::Deref;
 use core::pin::Pin;
+use core::sync::atomic::AtomicBool;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::pool::{self as machine, CheckOutError, Clear, Health, Lease, Memory, PoolId, PoolState, WaiterId};
@@ -116,6 +116,7 @@ pub struct Pool<M: Manager, R: BaseRuntime> {
     events: R::Events,
     name: R::Text,
     config: Config,
+    last_waited: AtomicBool,
     state: R::Lock<State<M, R>>,
 }
 
@@ -152,6 +153,11 @@ impl<M: Manager, R: BaseRuntime> Drive for Pool<M, R> {
     }
 
     #[inline]
+    fn last_waited(&self) -> &AtomicBool {
+        &self.last_waited
+    }
+
+    #[inline]
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T {
         self.state.with(|state| f(&mut state.driven))
     }
@@ -179,7 +185,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             abandoned: false,
             closers: Store::empty(),
         };
-        Self { manager, runtime, config, state: R::Lock::new(state), name, events }
+        Self { manager, runtime, config, last_waited: AtomicBool::new(false), state: R::Lock::new(state), name, events }
     }
 
     /// The manager.
@@ -211,7 +217,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     /// connection.
     ///
     /// Cost: with a connection available no allocation, and no reading of the clock unless
-    /// [`Options::idle_timeout`] is set or events are observed.
+    /// [`Options::idle_timeout`] is set, events are observed, or the check-out before this one waited.
     /// Events: `ConnectionCheckOutStarted`, then `ConnectionCheckedOut` or
     /// `ConnectionCheckOutFailed`.
     ///
@@ -231,20 +237,11 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     where
         H: Deref<Target = Self> + Clone,
     {
-        let limit = pool.config.options().wait_timeout;
         // The end of the wait, once the check-out waits.
-        let deadline = Cell::new(None);
+        let mut deadline = None;
         loop {
             pool.check_fork()?;
-            // Stores the end. Returns the one that was stored before a clear, or `None`: then the
-            // machine applies the same limit.
-            let end = |now: Instant| deadline.replace(deadline.get().or_else(|| Some(now.saturating_add(limit?))));
-            let outcome = match pool.check_out(|| pool.runtime.now(), end) {
-                Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
-                Ok(Begun::Queued(id)) => Waiting { pool: &*pool, id: Some(id), is_registered: false }.await,
-                Err(error) => Err(error),
-            };
-            match outcome {
+            match (CheckingOut { pool: &*pool, deadline: &mut deadline, waiter: None }).await {
                 Ok((None, lease)) => return Err(pool.lacks_connection(lease)),
                 Ok((Some(connection), lease)) => {
                     let mut pooled = Pooled::new(pool, lease, connection);
@@ -252,7 +249,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
                         return Ok(pooled);
                     }
                     pool = pooled.pool().clone();
-                    deadline.set(None);
+                    deadline = None;
                 }
                 // `Pool::clear` fails the waiters of the machine. They wait again, in the order in
                 // which their tasks are polled.
@@ -280,7 +277,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     {
         pool.check_fork()?;
         // A deadline in the past: the check-out does not wait.
-        match pool.check_out(|| pool.runtime.now(), |_| Some(Instant::ORIGIN)) {
+        match pool.check_out(|| pool.runtime.now(), |_| Some(Instant::ORIGIN), &mut None) {
             Ok(Begun::Granted(Some(connection), lease)) => {
                 let mut pooled = Pooled::new(pool, lease, connection);
                 pooled.mark_used();
@@ -436,34 +433,43 @@ impl<M: Manager, R: BaseRuntime> State<M, R> {
     }
 }
 
-/// A check-out that waits, and its outcome; cancelled on drop.
-struct Waiting<'p, M: Manager, R: BaseRuntime> {
+/// A check-out; cancelled on drop. If it is polled after its outcome, it begins again.
+struct CheckingOut<'p, M: Manager, R: BaseRuntime> {
     pool: &'p Pool<M, R>,
-    /// `None` once the outcome was taken.
-    id: Option<WaiterId>,
-    is_registered: bool,
+    /// The end of the wait, once the check-out waits.
+    deadline: &'p mut Option<Instant>,
+    /// While the check-out waits.
+    waiter: Option<WaiterId>,
 }
 
-impl<M: Manager, R: BaseRuntime> Future for Waiting<'_, M, R> {
+impl<M: Manager, R: BaseRuntime> Future for CheckingOut<'_, M, R> {
     type Output = Claimed<Held<M::Connection>>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // In the child of a fork no outcome is ever decided.
-        let Some(id) = self.id.filter(|_| !self.pool.runtime.is_forked()) else {
-            return Poll::Ready(Err(CheckOutError::Cancelled));
-        };
-        let claimed = self.pool.poll_claim(id, context.waker(), self.is_registered);
-        self.is_registered = true;
-        if claimed.is_ready() {
-            self.id = None;
+        let Self { pool, deadline, waiter } = &mut *self;
+        if waiter.is_some() {
+            // In the child of a fork no outcome is ever decided.
+            if pool.runtime.is_forked() {
+                return Poll::Ready(Err(CheckOutError::Cancelled));
+            }
+            return pool.poll_claim(waiter, context.waker());
         }
-        claimed
+        let limit = pool.config.options().wait_timeout;
+        // Stores the end. Returns the one that was stored before a clear, or `None`: then the
+        // machine applies the same limit.
+        let end = |now: Instant| {
+            let end = deadline.or_else(|| Some(now.saturating_add(limit?)));
+            core::mem::replace(*deadline, end)
+        };
+        pool.poll_check_out(waiter, || pool.runtime.now(), end, context.waker())
     }
 }
 
-impl<M: Manager, R: BaseRuntime> Drop for Waiting<'_, M, R> {
+impl<M: Manager, R: BaseRuntime> Drop for CheckingOut<'_, M, R> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(id) = self.id.filter(|_| !self.pool.runtime.is_forked()) {
+        if let Some(id) = self.waiter.filter(|_| !self.pool.runtime.is_forked()) {
             self.pool.cancel(self.pool.runtime.now(), id);
             // The check-out may have been granted the last connection of a closed pool.
             self.pool.wake_closers();

@@ -18,6 +18,7 @@ use super::login::Refusal;
 use super::runtime::ConnectError;
 use super::runtime::{Locked, Runtime};
 use core::fmt;
+use core::sync::atomic::AtomicBool;
 use core::task::Waker;
 #[cfg(feature = "alloc")]
 use core::time::Duration;
@@ -34,14 +35,15 @@ pub struct Server<R: Runtime> {
     id: ServerId,
     address: R::Text,
     events: R::Events,
+    last_waited: AtomicBool,
     pub(super) state: R::ServerLock,
 }
 
 impl<R: Runtime<ServerLock: Clone>> Clone for Server<R> {
     /// Another handle of the same server.
     fn clone(&self) -> Self {
-        let Self { id, address, events, state } = self;
-        Self { id: *id, address: address.clone(), events: events.clone(), state: state.clone() }
+        let Self { id, address, events, state, .. } = self;
+        Self::new(*id, address.clone(), events.clone(), state.clone())
     }
 }
 
@@ -79,6 +81,11 @@ impl<R: Runtime> Drive for Server<R> {
     }
 
     #[inline]
+    fn last_waited(&self) -> &AtomicBool {
+        &self.last_waited
+    }
+
+    #[inline]
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T {
         self.state.with(|state| f(&mut state.driven))
     }
@@ -103,6 +110,10 @@ impl<R: Runtime> ServerState<R> {
 }
 
 impl<R: Runtime> Server<R> {
+    const fn new(id: ServerId, address: R::Text, events: R::Events, state: R::ServerLock) -> Self {
+        Self { id, address, events, last_waited: AtomicBool::new(false), state }
+    }
+
     /// The server's id in its topology.
     pub const fn id(&self) -> ServerId {
         self.id

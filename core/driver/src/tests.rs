@@ -22,6 +22,7 @@ mod abandoned;
 mod crowd;
 mod fork;
 mod limits;
+mod locks;
 #[cfg(feature = "auth")]
 mod login;
 mod monitor;

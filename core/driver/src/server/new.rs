@@ -37,7 +37,7 @@ impl<R: Runtime> NewServer<R> {
     pub fn share(self, keep: impl FnOnce(ServerState<R>) -> Result<R::ServerLock, Full>) -> Result<Server<R>, Full> {
         let state = keep(ServerState::of(self.pool()))?;
         let Self { id, address, events, .. } = self;
-        Ok(Server { id, address, events, state })
+        Ok(Server::new(id, address, events, state))
     }
 
     /// Creates the server in the slot of a removed one. No handle of that may exist, and its
@@ -49,7 +49,7 @@ impl<R: Runtime> NewServer<R> {
     pub fn settle(self, place: &mut ServerState<R>, lock: R::ServerLock) -> Server<R> {
         place.reset(self.pool());
         let Self { id, address, events, .. } = self;
-        Server { id, address, events, state: lock }
+        Server::new(id, address, events, lock)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::wide::Wide;
 use super::{Bench, Boxed, Part, poll};
+use crate::driven::Drive as _;
 use crate::pool::{Manager, Options, Pool, PoolError, Pooled};
 use crate::runtime::BaseRuntime as _;
 use crate::{Event, EventKinds, Notice, Subscribers};
@@ -227,7 +228,10 @@ fn connection_is_opened_once_and_reused() {
 #[test]
 fn check_out_reads_no_clock_if_no_option_needs_it() {
     let mut house = House::open(Options { check_before_reuse: false, ..PLAIN });
-    drop(house.get().unwrap());
+    // The one after a check-out that waited reads the clock, because it will probably wait too.
+    for _ in 0..2 {
+        drop(house.get().unwrap());
+    }
     let before = house.bench.looks.load(Ordering::Relaxed);
     drop(house.get().unwrap());
     assert_eq!(house.bench.looks.load(Ordering::Relaxed), before);
@@ -827,4 +831,28 @@ fn options_out_of_range_are_errors() {
     assert_eq!(text(Options { connect_timeout: zero, ..PLAIN }), "connect_timeout is 0, but must be more than 0");
     assert_eq!(text(Options { idle_timeout: zero, ..PLAIN }), "idle_timeout is 0, but must be more than 0");
     assert_eq!(text(Options { max_lifetime: zero, ..PLAIN }), "max_lifetime is 0, but must be more than 0");
+}
+
+/// The compiler checks it.
+#[test]
+fn check_out_can_move_to_another_thread() {
+    let house = House::open(PLAIN);
+    let getting: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(Pool::get_from(Arc::clone(&house.pool)));
+    drop(getting);
+}
+
+/// The lock may be held by a thread that does not exist in the child.
+#[test]
+fn check_out_takes_no_lock_in_the_child_of_a_fork() {
+    let mut house = House::open(Options { max_size: 1, ..PLAIN });
+    let held = house.get().unwrap();
+    let [mut polled, mut dropped, mut late] = [house.begin(), house.begin(), house.begin()];
+    assert!(poll(&mut polled).is_pending() && poll(&mut dropped).is_pending());
+    house.bench.inherited.store(true, Ordering::Relaxed);
+    house.pool.with(|_| {
+        for one in [&mut polled, &mut late] {
+            assert_eq!(poll(one).map(Result::err), Poll::Ready(Some(PoolError::Forked)));
+        }
+        drop((polled, dropped, late, held));
+    });
 }
