@@ -482,7 +482,14 @@ impl<R: Runtime> ClientCore<R> {
             return CheckingOut::new(self, server, limit, deadline).await;
         };
         let mut checking_out = CheckingOut::new(self, server, None, deadline);
-        poll_fn(|context| checking_out.poll_until(|now| self.limit_at(now, deadline), context)).await
+        // Most check-outs end here.
+        match checking_out.begin(|now| self.limit_at(now, deadline)) {
+            Some(outcome) => outcome,
+            None => {
+                checking_out.limit = self.check_out_limit(deadline);
+                checking_out.await
+            }
+        }
     }
 
     /// Checks a connection out of the pool of a selected server.

@@ -5,9 +5,9 @@
 //! effects of the change (tasks to wake, connections to drop) after the lock is released. Nothing
 //! is awaited under the lock.
 //!
-//! One check-out: [`Drive::poll_check_out`] grants a connection, or adds a waiter and registers its
-//! waker. [`Drive::poll_claim`] takes the outcome of a waiter. [`Drive::check_in`] returns the
-//! connection to its slot.
+//! One check-out: [`Drive::check_out`] grants a connection, or adds a waiter.
+//! [`Drive::poll_check_out`] registers the waker of a waiter, and takes its outcome.
+//! [`Drive::check_in`] returns the connection to its slot.
 //!
 //! The pool of a MongoDB server is driven by this module, and so is the pool of a
 //! [`Manager`](crate::pool::Manager).
@@ -15,6 +15,7 @@
 use super::event::{Publish, Tap};
 use super::runtime::{BaseRuntime, register};
 use super::warm_up::Warmer;
+#[cfg(feature = "alloc")]
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Poll, Waker};
 use poolhouse_core::machine::Observer;
@@ -378,6 +379,33 @@ pub(super) type DrivenOf<D> =
     Driven<<<D as Drive>::Runtime as BaseRuntime>::Memory, <D as Drive>::Connection, <D as Drive>::Known>;
 type EventsOf<D> = <<D as Drive>::Runtime as BaseRuntime>::Events;
 
+/// Whether the last check-out of a pool waited. Only a hint: it is changed without the lock. Without
+/// `alloc` it is always false, because the lock is held by one core only.
+#[derive(Default)]
+pub(super) struct LastWaited {
+    #[cfg(feature = "alloc")]
+    waited: AtomicBool,
+}
+
+impl LastWaited {
+    #[inline]
+    pub(super) fn get(&self) -> bool {
+        #[cfg(feature = "alloc")]
+        return self.waited.load(Ordering::Relaxed);
+        #[cfg(not(feature = "alloc"))]
+        false
+    }
+
+    #[inline]
+    #[cfg_attr(not(feature = "alloc"), expect(clippy::unused_self, reason = "as with alloc"))]
+    pub(super) fn set(&self, waited: bool) {
+        #[cfg(feature = "alloc")]
+        self.waited.store(waited, Ordering::Relaxed);
+        #[cfg(not(feature = "alloc"))]
+        let _ = waited;
+    }
+}
+
 /// A [`Driven`] behind its lock. Each kind of pool implements the first four methods; the others
 /// are the steps of its callers and tasks.
 pub(super) trait Drive {
@@ -391,9 +419,8 @@ pub(super) trait Drive {
     /// The server's address, or the pool's name, in events.
     fn name(&self) -> &str;
 
-    /// Whether the last check-out waited. Only a hint: it is changed without the lock, and handles of
-    /// a server that are not shared by reference have a hint each.
-    fn last_waited(&self) -> &AtomicBool;
+    /// Whether the last check-out waited.
+    fn last_waited(&self) -> &LastWaited;
 
     /// Calls `f` under the lock.
     fn with<T>(&self, f: impl FnOnce(&mut DrivenOf<Self>) -> T) -> T;
@@ -450,7 +477,7 @@ pub(super) trait Drive {
     /// - `clock`: read under the lock, and only if the time matters.
     /// - `deadline`: called under the lock, with the time, if no connection is available.
     /// - `waker`: registered if the check-out must wait; otherwise it is left here. With `None`, a
-    ///   check-out that waits is not woken until [`Drive::poll_claim`] has registered a waker.
+    ///   check-out that waits is not woken until [`Drive::poll_check_out`] has registered a waker.
     #[inline]
     fn check_out(
         &self,
@@ -464,55 +491,47 @@ pub(super) trait Drive {
         })
     }
 
-    /// Checks a connection out. While it waits, `waker` is registered, which is woken when there is
-    /// an outcome.
+    /// Polls a check-out that has no outcome yet. While it waits, `waker` is registered, which is
+    /// woken when there is an outcome.
     ///
-    /// - `waiter`: where the check-out is stored if it waits, for [`Drive::poll_claim`].
+    /// - `waiter`: of [`Drive::check_out`]. After a check-out that waited ([`Drive::last_waited`]),
+    ///   callers do not begin the next one, which will probably wait too, but poll it with `None`
+    ///   here: the clock is read and the waker is cloned before the lock is taken, so that it is
+    ///   taken once, and for a shorter time.
     /// - `clock`, `deadline`: as in [`Drive::check_out`].
-    #[inline]
     fn poll_check_out(
         &self,
         waiter: &mut Option<WaiterId>,
-        clock: impl Fn() -> Instant,
+        clock: impl FnOnce() -> Instant,
         deadline: impl FnOnce(Instant) -> Option<Instant>,
         waker: &Waker,
     ) -> Poll<Claimed<Self::Connection>> {
-        // A waker is cloned without the lock. If the last check-out waited, this one will probably
-        // wait too: a clone that is made now avoids taking the lock again, and the time that is read
-        // now need not be read under it.
-        let waited = self.last_waited().load(Ordering::Relaxed);
-        let (mut cloned, now) = if waited { (Some(waker.clone()), Some(clock())) } else { (None, None) };
-        let id = match self.check_out(|| now.unwrap_or_else(clock), deadline, &mut cloned) {
-            Ok(Begun::Granted(connection, lease)) => {
-                if waited {
-                    self.last_waited().store(false, Ordering::Relaxed);
-                    // A panic here would lose the connection.
-                    let _ = Self::Runtime::contain(|| drop(cloned));
-                }
-                return Poll::Ready(Ok((connection, lease)));
-            }
-            Ok(Begun::Queued(id)) => id,
-            Err(error) => return Poll::Ready(Err(error)),
-        };
-        *waiter = Some(id);
-        if waited {
-            return Poll::Pending;
+        if waiter.is_some() {
+            // The task was probably woken because there is an outcome: the waker is cloned only if
+            // there is none.
+            return match self.claim(waiter, None) {
+                Poll::Pending => self.claim(waiter, Some(waker.clone())),
+                claimed @ Poll::Ready(_) => claimed,
+            };
         }
-        self.last_waited().store(true, Ordering::Relaxed);
-        self.claim(waiter, Some(waker.clone()))
+        let (now, mut cloned) = (clock(), Some(waker.clone()));
+        match self.check_out(|| now, deadline, &mut cloned) {
+            Ok(Begun::Granted(connection, lease)) => {
+                self.last_waited().set(false);
+                // A panic here would lose the connection.
+                let _ = Self::Runtime::contain(|| drop(cloned));
+                Poll::Ready(Ok((connection, lease)))
+            }
+            Ok(Begun::Queued(id)) => {
+                *waiter = Some(id);
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 
     /// The outcome of a waiting check-out, whose id is taken with it. While there is none, registers
     /// `waker`. The clock is not read, because other calls decide the outcome.
-    fn poll_claim(&self, waiter: &mut Option<WaiterId>, waker: &Waker) -> Poll<Claimed<Self::Connection>> {
-        // The task was probably woken because there is an outcome: the waker is cloned only if there
-        // is none.
-        match self.claim(waiter, None) {
-            Poll::Pending => self.claim(waiter, Some(waker.clone())),
-            claimed @ Poll::Ready(_) => claimed,
-        }
-    }
-
     fn claim(&self, waiter: &mut Option<WaiterId>, mut waker: Option<Waker>) -> Poll<Claimed<Self::Connection>> {
         let Some(id) = *waiter else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
         // A claim has no effects and no events.

@@ -7,7 +7,7 @@ use super::client_core::ClientCore;
 use super::connection::{ExchangeError, Held};
 #[cfg(feature = "alloc")]
 use super::drain::Drain;
-use super::driven::{Claimed, Drive, Watch};
+use super::driven::{Begun, Claimed, Drive, Watch};
 use super::error::{OperationError, ServerAddress};
 #[cfg(feature = "alloc")]
 use super::event::{CommandStage, EventKinds, Publish as _};
@@ -498,7 +498,7 @@ pub struct CheckingOut<'h, R: Runtime> {
     /// `None` once the guard has it.
     server: Option<R::ServerHandle>,
     /// The time limit of the check-out.
-    limit: Option<Instant>,
+    pub(super) limit: Option<Instant>,
     /// The deadline of the operations under the guard.
     deadline: Option<Instant>,
     waiter: Option<WaiterId>,
@@ -516,23 +516,29 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
-    /// Polls the check-out.
+    /// Begins the check-out. Returns its outcome, or `None` if it must be polled.
     ///
-    /// - `limit`: called at the first poll: returns the time limit for the current time.
+    /// - `limit`: returns its time limit for the current time.
     #[inline(always)]
-    pub(super) fn poll_until(
+    pub(super) fn begin(
         &mut self,
         limit: impl FnOnce(Instant) -> Option<Instant>,
-        context: &Context<'_>,
-    ) -> Poll<Result<Guard<'h, R>, OperationError>> {
-        let Self { core, server, waiter, .. } = self;
-        core.check_fork()?;
-        let claimed = match server {
-            None => Poll::Ready(Err(CheckOutError::Cancelled)),
-            Some(server) if waiter.is_some() => server.poll_claim(waiter, context.waker()),
-            Some(server) => server.poll_check_out(waiter, || core.now(), limit, context.waker()),
+    ) -> Option<Result<Guard<'h, R>, OperationError>> {
+        let core = self.core;
+        let server = self.server.as_ref()?;
+        if server.last_waited().get() {
+            return None;
+        }
+        let claimed = match server.check_out(|| core.now(), limit, &mut None) {
+            Ok(Begun::Queued(id)) => {
+                server.last_waited().set(true);
+                self.waiter = Some(id);
+                return None;
+            }
+            Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
+            Err(error) => Err(error),
         };
-        claimed.map(|claimed| self.finish(claimed))
+        Some(self.finish(claimed))
     }
 
     /// Converts the outcome of the check-out, which is complete.
@@ -557,8 +563,21 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
 
     /// After it has returned an outcome, it returns [`CheckOutError::Cancelled`] without a server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.core.check_fork()?;
         let limit = self.limit;
-        self.poll_until(|_| limit, context)
+        if self.waiter.is_none() {
+            if let Some(outcome) = self.begin(|_| limit) {
+                return Poll::Ready(outcome);
+            }
+        }
+        let Self { core, server, waiter, .. } = &mut *self;
+        let Some(server) = server else {
+            return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
+        };
+        match server.poll_check_out(waiter, || core.now(), |_| limit, context.waker()) {
+            Poll::Ready(claimed) => Poll::Ready(self.finish(claimed)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 

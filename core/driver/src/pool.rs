@@ -29,7 +29,7 @@ pub use error::PoolError;
 pub use options::{Config, Options};
 pub use pooled::Pooled;
 
-use super::driven::{Begun, Claimed, Drive, Driven, DrivenOf};
+use super::driven::{Begun, Claimed, Drive, Driven, DrivenOf, LastWaited};
 use super::event::{Publish, Tap};
 use super::runtime::{BaseRuntime, Lock as _, Locked, register};
 use super::server::PoolSnapshot;
@@ -37,7 +37,6 @@ use core::fmt;
 use core::future::poll_fn;
 use core::ops::Deref;
 use core::pin::Pin;
-use core::sync::atomic::AtomicBool;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::pool::{self as machine, CheckOutError, Clear, Health, Lease, Memory, PoolId, PoolState, WaiterId};
@@ -116,7 +115,7 @@ pub struct Pool<M: Manager, R: BaseRuntime> {
     events: R::Events,
     name: R::Text,
     config: Config,
-    last_waited: AtomicBool,
+    last_waited: LastWaited,
     state: R::Lock<State<M, R>>,
 }
 
@@ -153,7 +152,7 @@ impl<M: Manager, R: BaseRuntime> Drive for Pool<M, R> {
     }
 
     #[inline]
-    fn last_waited(&self) -> &AtomicBool {
+    fn last_waited(&self) -> &LastWaited {
         &self.last_waited
     }
 
@@ -185,7 +184,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             abandoned: false,
             closers: Store::empty(),
         };
-        Self { manager, runtime, config, last_waited: AtomicBool::new(false), state: R::Lock::new(state), name, events }
+        Self { manager, runtime, config, last_waited: LastWaited::default(), state: R::Lock::new(state), name, events }
     }
 
     /// The manager.
@@ -241,7 +240,20 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         let mut deadline = None;
         loop {
             pool.check_fork()?;
-            match (CheckingOut { pool: &*pool, deadline: &mut deadline, waiter: None }).await {
+            let end = |now| pool.end_of_wait(&mut deadline, now);
+            let outcome = if pool.last_waited.get() {
+                CheckingOut { pool: &*pool, deadline: &mut deadline, waiter: None }.await
+            } else {
+                match pool.check_out(|| pool.runtime.now(), end, &mut None) {
+                    Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
+                    Ok(Begun::Queued(id)) => {
+                        pool.last_waited.set(true);
+                        CheckingOut { pool: &*pool, deadline: &mut deadline, waiter: Some(id) }.await
+                    }
+                    Err(error) => Err(error),
+                }
+            };
+            match outcome {
                 Ok((None, lease)) => return Err(pool.lacks_connection(lease)),
                 Ok((Some(connection), lease)) => {
                     let mut pooled = Pooled::new(pool, lease, connection);
@@ -291,6 +303,13 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             }
             Err(error) => Err(pool.explain(error)),
         }
+    }
+
+    /// Returns the end of a check-out's wait that was stored before a clear; `None` at first: then the
+    /// machine applies the same limit. Stores the end for a wait that begins now.
+    fn end_of_wait(&self, stored: &mut Option<Instant>, now: Instant) -> Option<Instant> {
+        let end = stored.or_else(|| Some(now.saturating_add(self.config.options().wait_timeout?)));
+        core::mem::replace(stored, end)
     }
 
     fn explain(&self, error: CheckOutError) -> PoolError<M::Error> {
@@ -433,7 +452,8 @@ impl<M: Manager, R: BaseRuntime> State<M, R> {
     }
 }
 
-/// A check-out; cancelled on drop. If it is polled after its outcome, it begins again.
+/// A check-out without an outcome; cancelled on drop. If it is polled after its outcome, it begins
+/// again.
 struct CheckingOut<'p, M: Manager, R: BaseRuntime> {
     pool: &'p Pool<M, R>,
     /// The end of the wait, once the check-out waits.
@@ -448,20 +468,11 @@ impl<M: Manager, R: BaseRuntime> Future for CheckingOut<'_, M, R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { pool, deadline, waiter } = &mut *self;
-        if waiter.is_some() {
-            // In the child of a fork no outcome is ever decided.
-            if pool.runtime.is_forked() {
-                return Poll::Ready(Err(CheckOutError::Cancelled));
-            }
-            return pool.poll_claim(waiter, context.waker());
+        // In the child of a fork no outcome is ever decided.
+        if pool.runtime.is_forked() {
+            return Poll::Ready(Err(CheckOutError::Cancelled));
         }
-        let limit = pool.config.options().wait_timeout;
-        // Stores the end. Returns the one that was stored before a clear, or `None`: then the
-        // machine applies the same limit.
-        let end = |now: Instant| {
-            let end = deadline.or_else(|| Some(now.saturating_add(limit?)));
-            core::mem::replace(*deadline, end)
-        };
+        let end = |now| pool.end_of_wait(deadline, now);
         pool.poll_check_out(waiter, || pool.runtime.now(), end, context.waker())
     }
 }

@@ -11,14 +11,13 @@ pub use new::NewServer;
 use super::connection::Held;
 #[cfg(feature = "alloc")]
 use super::drain::Late;
-use super::driven::{Drive, Driven, DrivenOf};
+use super::driven::{Drive, Driven, DrivenOf, LastWaited};
 use super::error::{CheckOutFailure, OperationError};
 use super::login::Refusal;
 #[cfg(feature = "alloc")]
 use super::runtime::ConnectError;
 use super::runtime::{Locked, Runtime};
 use core::fmt;
-use core::sync::atomic::AtomicBool;
 use core::task::Waker;
 #[cfg(feature = "alloc")]
 use core::time::Duration;
@@ -35,7 +34,7 @@ pub struct Server<R: Runtime> {
     id: ServerId,
     address: R::Text,
     events: R::Events,
-    last_waited: AtomicBool,
+    last_waited: LastWaited,
     pub(super) state: R::ServerLock,
 }
 
@@ -81,7 +80,7 @@ impl<R: Runtime> Drive for Server<R> {
     }
 
     #[inline]
-    fn last_waited(&self) -> &AtomicBool {
+    fn last_waited(&self) -> &LastWaited {
         &self.last_waited
     }
 
@@ -110,8 +109,8 @@ impl<R: Runtime> ServerState<R> {
 }
 
 impl<R: Runtime> Server<R> {
-    const fn new(id: ServerId, address: R::Text, events: R::Events, state: R::ServerLock) -> Self {
-        Self { id, address, events, last_waited: AtomicBool::new(false), state }
+    fn new(id: ServerId, address: R::Text, events: R::Events, state: R::ServerLock) -> Self {
+        Self { id, address, events, last_waited: LastWaited::default(), state }
     }
 
     /// The server's id in its topology.

@@ -12,8 +12,9 @@ fn begin(bench: &Bench, server: &Server<Bench>) -> Begun<crate::connection::Held
 }
 
 fn queue(bench: &Bench, server: &Server<Bench>, waker: &Waker) -> WaiterId {
-    let mut waiter = None;
-    assert!(server.poll_check_out(&mut waiter, || bench.now(), |_| None, waker).is_pending(), "none is available");
+    let Begun::Queued(id) = begin(bench, server) else { panic!("none is available") };
+    let mut waiter = Some(id);
+    assert!(server.poll_check_out(&mut waiter, || bench.now(), |_| None, waker).is_pending());
     waiter.expect("it waits")
 }
 
@@ -32,11 +33,14 @@ fn claim_by_a_stale_id_is_cancelled_and_changes_nothing() {
     let bell = Arc::new(Bell::default());
     let late = queue(&bench, &server, &Waker::from(Arc::clone(&bell)));
     assert_eq!(early.index(), late.index());
-    assert!(matches!(server.poll_claim(&mut Some(early), Waker::noop()), Poll::Ready(Err(CheckOutError::Cancelled))));
+    assert!(matches!(
+        server.claim(&mut Some(early), Some(Waker::noop().clone())),
+        Poll::Ready(Err(CheckOutError::Cancelled))
+    ));
     server.close(bench.now());
     server.settle();
     assert_eq!(bell.rings(), 1, "the other one's waker is where it was");
-    assert!(matches!(server.poll_claim(&mut Some(late), Waker::noop()), Poll::Ready(Err(CheckOutError::PoolClosed))));
+    assert!(matches!(server.claim(&mut Some(late), None), Poll::Ready(Err(CheckOutError::PoolClosed))));
 }
 
 #[test]
