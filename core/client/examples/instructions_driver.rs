@@ -6,8 +6,8 @@
 //!
 //! - `pool`, `shell`, `client`: of a server, of the driver's core, of a client.
 //! - `limited`: with a time limit.
-//! - `observed`: with a subscriber to other events.
-//! - `window`: one of fifty servers is selected.
+//! - `observed1`, `observed10`, ..: with this number of subscribers to other events.
+//! - `window1`, `window10`, ..: one of this number of servers is selected.
 //! - `crowd`: the check-out waits until another task has dropped the connection.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
@@ -54,23 +54,26 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let case = args.next().expect("a case");
     let times: u64 = args.next().expect("a number of times").parse().expect("a number");
-    let client = match case.as_str() {
-        "window" => memory::warm(50, 1),
+    let name = case.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    let size = case[name.len()..].parse().unwrap_or(1);
+    let client = match name {
+        "window" => memory::warm(size, 1),
         "crowd" => memory::warm(1, 1),
         _ => memory::warm(1, 2),
     };
-    let _subscription = (case == "observed").then(|| client.subscribe_to(EventKinds::TOPOLOGY | EventKinds::POOLS));
+    let subscribe = |_| client.subscribe_to(EventKinds::TOPOLOGY | EventKinds::POOLS);
+    let _subscriptions: Vec<_> = (0..if name == "observed" { size } else { 0 }).map(subscribe).collect();
     let server = memory::now(client.core().select_server(&SelectionRequest::WRITE, None)).expect("a server");
     // The first cycles have extra costs that later cycles do not have.
     for _ in 0..2 {
         let mut held = memory::guard(&client);
-        if case == "crowd" {
+        if name == "crowd" {
             held = hand_over(&client, held);
         }
         drop(black_box(held));
     }
     let before = ASKED.load(Ordering::Relaxed);
-    match case.as_str() {
+    match name {
         "pool" => {
             for _ in 0..times {
                 let guard = memory::now(client.core().check_out_of(server.clone(), None, None)).expect("a connection");

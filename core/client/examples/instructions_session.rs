@@ -4,7 +4,7 @@
 //! Usage: `instructions_session <case> <times>`, with the cases
 //!
 //! - `query`: 1,024 requests in flight, a future and a waker for each;
-//! - `chosen`: the same, and each request names its host, the last of 1,000;
+//! - `chosen1`, `chosen10`, ..: the same, and each request names its host, the last of this number;
 //! - `request_all`: one future for 1,024 requests.
 //!
 //! Sockets, server and executor are in this process and make no system call. Their share of the
@@ -51,7 +51,8 @@ fn main() {
     };
     let mux = MuxOptions { local: host, ..MuxOptions::DEFAULT };
     let mut options = SessionOptions::new(["10.0.0.1"]).version(Version::V4).mux(mux);
-    let others = if case == "chosen" { 999 } else { 0 };
+    let name = case.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    let others = case[name.len()..].parse().map_or(0, |hosts: usize| hosts - 1);
     let other = |number| CqlHost { address: format!("10.0.1.{number}:{number}"), distance: Distance::Ignored };
     options.hosts.splice(0..0, (1..=others).map(other));
     let session = Session::with_platform(platform.clone(), options, poolhouse_driver::Subscribers::default());
@@ -64,7 +65,7 @@ fn main() {
     while session.hosts().iter().all(|host| host.connections.is_empty()) {
         platform.poll_tasks();
     }
-    match case.as_str() {
+    match name {
         "query" => repeat(&platform, times, || session.query(STATEMENT, Consistency::One)),
         "chosen" => repeat(&platform, times, || session.request_with(&query, chosen)),
         "request_all" => {

@@ -71,6 +71,16 @@ impl Model {
         Acquired::Queued(number)
     }
 
+    /// Whether a request would wait for the first connection, which then is created.
+    pub fn must_connect(&mut self, now: u64) -> bool {
+        if self.state().open > 0 {
+            return false;
+        }
+        self.advance(now);
+        self.provide(true);
+        self.state().open == 0 && self.pending() > 0
+    }
+
     /// Claims the outcome of a waiter. Returns `None` for an unknown waiter.
     pub fn claim(&mut self, now: u64, number: u64) -> Option<Outcome> {
         self.advance(now);

@@ -257,6 +257,14 @@ impl<M: Bounded> Watched<M> {
         outcome
     }
 
+    /// [`Mux::must_connect`].
+    pub fn must_connect(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> bool {
+        let actual = observed!(self, observer, must_connect(now));
+        let expected = self.model.must_connect(now.as_nanos());
+        self.judge("M4", actual, expected);
+        actual
+    }
+
     /// [`Mux::claim`].
     pub fn claim(&mut self, now: Instant, waiter: MuxWaiterId) -> MuxClaim {
         let claim = self.mux.claim(now, waiter);

@@ -7,6 +7,8 @@ kinds! {
     AcquireDeadline = 2,
     /// Many requests in a row.
     Burst = 6,
+    /// Asks whether a request would wait for the first connection.
+    MustConnect = 3,
     /// Claims the outcome of a waiter.
     Claim = 1,
     /// Claims an outcome that was claimed or cancelled before.

@@ -148,7 +148,8 @@ impl<M: Bounded> Simulation<'_, M> {
             Kind::ReplyStale | Kind::LateNews => !self.silent().is_empty(),
             Kind::Established | Kind::EstablishFailed => !self.establishing.is_empty(),
             Kind::TimeExact => self.mux.poll_timeout().is_some(),
-            Kind::ReleaseForeign
+            Kind::MustConnect
+            | Kind::ReleaseForeign
             | Kind::PollAction
             | Kind::Drain
             | Kind::HostUp
@@ -178,6 +179,11 @@ impl<M: Bounded> Simulation<'_, M> {
                     self.acquire(None);
                     self.look();
                 }
+            }
+            Kind::MustConnect => {
+                let now = self.at();
+                let must_connect = self.mux.must_connect(now, &mut self.log);
+                self.note(|| format!("must_connect: {must_connect}"));
             }
             Kind::Claim => self.claim(choices.index(self.mux.waiters().len())),
             Kind::ClaimUsedUp => {
