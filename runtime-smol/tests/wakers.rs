@@ -1,4 +1,4 @@
-//! Wakers of a faulty executor: their `clone` panics or calls the client. The client must hold no
+//! Wakers of a faulty executor: their `clone` or `drop` panics, or calls the client. The client must hold no
 //! lock while it clones a waker.
 #![allow(unsafe_code, reason = "a waker whose clone does something cannot be written without; libraries forbid it")]
 
@@ -9,6 +9,7 @@ use core::fmt::Debug;
 use core::future::Future;
 use core::panic::AssertUnwindSafe;
 use core::pin::{Pin, pin};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use core::time::Duration;
 use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
@@ -17,14 +18,17 @@ use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use std::panic::catch_unwind;
 use std::sync::{Mutex, mpsc};
 
-/// The function that is called first when the waker is cloned. Waking does nothing, because the
-/// tests poll the futures themselves.
-struct Trick(Box<dyn Fn() + Send + Sync>);
+/// The functions that are called first when the waker is cloned, and when it is dropped. Waking does
+/// nothing, because the tests poll the futures themselves.
+struct Trick {
+    on_clone: Box<dyn Fn() + Send + Sync>,
+    on_drop: Box<dyn Fn() + Send + Sync>,
+}
 
 unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: the waker that is cloned owns a count of this Arc.
     let trick = unsafe { &*data.cast::<Trick>() };
-    (trick.0)();
+    (trick.on_clone)();
     // SAFETY: as above; the clone owns the new count.
     unsafe { Arc::increment_strong_count(data.cast::<Trick>()) };
     RawWaker::new(data, &VTABLE)
@@ -34,13 +38,18 @@ unsafe fn wake_by_ref(_: *const ()) {}
 
 unsafe fn drop_waker(data: *const ()) {
     // SAFETY: the waker that is dropped owns this count.
-    drop(unsafe { Arc::from_raw(data.cast::<Trick>()) });
+    let trick = unsafe { Arc::from_raw(data.cast::<Trick>()) };
+    (trick.on_drop)();
 }
 
 const VTABLE: RawWakerVTable = RawWakerVTable::new(clone, drop_waker, wake_by_ref, drop_waker);
 
 fn waker(on_clone: impl Fn() + Send + Sync + 'static) -> Waker {
-    let data = Arc::into_raw(Arc::new(Trick(Box::new(on_clone))));
+    waker_of(on_clone, || ())
+}
+
+fn waker_of(on_clone: impl Fn() + Send + Sync + 'static, on_drop: impl Fn() + Send + Sync + 'static) -> Waker {
+    let data = Arc::into_raw(Arc::new(Trick { on_clone: Box::new(on_clone), on_drop: Box::new(on_drop) }));
     // SAFETY: the functions above keep the contract of RawWaker: thread-safe, and each waker owns
     // one count.
     unsafe { Waker::from_raw(RawWaker::new(data.cast(), &VTABLE)) }
@@ -159,6 +168,46 @@ fn security_8_a_connection_that_is_returned_while_the_waker_is_cloned_is_granted
                 assert!(poll_with(next.as_mut(), Waker::noop()).is_ready());
             }
         }
+        client.close().await;
+    });
+}
+
+/// The clone of the waker is not needed: the connection is available, or it is returned while the
+/// waker is cloned.
+#[test]
+fn security_8_a_connection_is_granted_although_the_drop_of_a_waker_panics() {
+    run(async {
+        let server = server();
+        // The client is leaked, because the guard in the waker borrows it.
+        let client: &'static Client = Box::leak(Box::new(client(&server)));
+        for waits in [false, true] {
+            let held = Arc::new(Mutex::new(Some(client.check_out().await.expect("a connection"))));
+            let panics = Arc::new(AtomicUsize::new(0));
+            let faulty = {
+                let (held, panics) = (Arc::clone(&held), Arc::clone(&panics));
+                let fail = move || {
+                    // The first waker to be dropped is the clone.
+                    if panics.fetch_add(1, Ordering::Relaxed) == 0 {
+                        panic!("this waker cannot be dropped");
+                    }
+                };
+                waker_of(move || drop(held.lock().expect("not poisoned").take()), fail)
+            };
+            // Afterwards the last check-out has waited.
+            let mut waiting = pin!(client.check_out());
+            assert!(poll_with(waiting.as_mut(), Waker::noop()).is_pending());
+            let granted = if waits {
+                poll_with(waiting.as_mut(), &faulty)
+            } else {
+                drop(held.lock().expect("not poisoned").take());
+                drop(waiting.await.expect("the returned connection"));
+                poll_with(pin!(client.check_out()), &faulty)
+            };
+            assert_eq!(panics.load(Ordering::Relaxed), 1, "waits: {waits}");
+            let Poll::Ready(Ok(connection)) = granted else { panic!("the connection was returned") };
+            drop(connection);
+        }
+        drop(client.check_out().await.expect("the only connection is not lost"));
         client.close().await;
     });
 }

@@ -102,7 +102,7 @@ MISUSE = re.compile(r"^poolhouse_cql::decoder::Decoder<S>::walk$")
 # The functions that an operation executes if it finds a connection, or waits for one that is
 # returned, with everything that is inlined into them.
 HOT = re.compile(
-    r"::Pool<M>(>)?::(check_out|check_out_with|check_in|check_in_with|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(check_out|poll_claim|check_in|watch)\b"
+    r"::Pool<M>(>)?::(check_out|check_out_with|check_in|check_in_with|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(check_out|poll_check_out|claim|check_in|watch)\b"
     r"|::(Guard|CheckingOut)<R>|::Connection<R>::(send|receive|flush|read_some|reply|rest|discard_reply|consume)\b"
 )
 

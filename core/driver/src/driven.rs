@@ -379,8 +379,9 @@ pub(super) type DrivenOf<D> =
     Driven<<<D as Drive>::Runtime as BaseRuntime>::Memory, <D as Drive>::Connection, <D as Drive>::Known>;
 type EventsOf<D> = <<D as Drive>::Runtime as BaseRuntime>::Events;
 
-/// Whether the last check-out of a pool waited. Only a hint: it is changed without the lock. Without
-/// `alloc` it is always false, because the lock is held by one core only.
+/// Whether the last check-out of a pool waited. Only a hint: it is changed without the lock, and a
+/// cloned `Server` has its own. Without `alloc` it is always false, because the lock is held by one
+/// core only.
 #[derive(Default)]
 pub(super) struct LastWaited {
     #[cfg(feature = "alloc")]
@@ -397,7 +398,6 @@ impl LastWaited {
     }
 
     #[inline]
-    #[cfg_attr(not(feature = "alloc"), expect(clippy::unused_self, reason = "as with alloc"))]
     pub(super) fn set(&self, waited: bool) {
         #[cfg(feature = "alloc")]
         self.waited.store(waited, Ordering::Relaxed);
@@ -498,7 +498,7 @@ pub(super) trait Drive {
     ///   callers do not begin the next one, which will probably wait too, but poll it with `None`
     ///   here: the clock is read and the waker is cloned before the lock is taken, so that it is
     ///   taken once, and for a shorter time.
-    /// - `clock`, `deadline`: as in [`Drive::check_out`].
+    /// - `deadline`: as in [`Drive::check_out`].
     fn poll_check_out(
         &self,
         waiter: &mut Option<WaiterId>,
@@ -535,7 +535,7 @@ pub(super) trait Drive {
     fn claim(&self, waiter: &mut Option<WaiterId>, mut waker: Option<Waker>) -> Poll<Claimed<Self::Connection>> {
         let Some(id) = *waiter else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
         // A claim has no effects and no events.
-        let (claimed, _left) = self.with(|state| {
+        let (claimed, left) = self.with(|state| {
             let claim = state.pool.claim(Instant::ORIGIN, id);
             let mut left = None;
             match (&claim, state.waiters.slots_mut().get_mut(id.index() as usize)) {
@@ -555,6 +555,8 @@ pub(super) trait Drive {
         });
         if claimed.is_ready() {
             *waiter = None;
+            // A panic here would lose the connection.
+            let _ = Self::Runtime::contain(|| drop((waker, left)));
         }
         claimed
     }

@@ -30,14 +30,15 @@
 //!
 //! # Cost of a check-out
 //!
-//! With a connection available, no subscriber and no `maxIdleTimeMS`, [`ClientCore::check_out_of`]
-//! and the drop of its guard allocate nothing, do not read the clock, and execute some 490
-//! instructions on x86-64, without the hosted client's own future and the selection of the server;
-//! `tests/scripts/instructions` counts all three. Of these the pool itself is a quarter, the two
-//! locks a seventh, the future with its waker and its server's handle a third; the guard and moving
-//! the socket into it and back are the rest. If the time matters, two reads of a hosted clock and
-//! the computations with times add some 250. After a change without effects the driver does not
-//! search for effects, and with a heap a connection is moved by its address.
+//! With a connection available, no subscriber, no `maxIdleTimeMS` and no check-out just before that
+//! waited, [`ClientCore::check_out_of`] and the drop of its guard allocate nothing, do not read the
+//! clock, and execute some 530 instructions on x86-64, without the hosted client's own future and
+//! the selection of the server; `tests/scripts/instructions` counts all three. Of these the pool
+//! itself is a quarter, the two locks a seventh, the future with its waker and its server's handle
+//! a third; the guard and moving the socket into it and back are the rest. If the time matters, two
+//! reads of a hosted clock and the computations with times add some 250. After a change without
+//! effects the driver does not search for effects, and with a heap a connection is moved by its
+//! address.
 //!
 //! In the child of a fork a client core is inert: see [`ClientCore::reset_after_fork`] and
 //! [`BaseRuntime::is_forked`].
