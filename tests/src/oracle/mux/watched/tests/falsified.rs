@@ -90,22 +90,22 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
 #[test]
 fn falsified_outputs_break_these_invariants() {
     expect![[r#"
-        a connection also fails: P1 58
-        a duration is wrong: M4 41, M5 8, P19 10, P32 4
-        a number of requests is wrong: M4 31, M5 21, M6 2
-        a reason is wrong: M4 50, P19 12
-        a stream id is used twice: M1 30
-        a stream is also acquired: P1 55
-        an action is also polled: M6 46, P20 1, P8 6, nothing 7
+        a connection also fails: P1 59
+        a duration is wrong: M4 34, M5 10, P19 12, P32 7
+        a number of requests is wrong: M4 27, M5 27, M6 1
+        a reason is wrong: M4 49, P19 13
+        a stream id is used twice: M1 31
+        a stream is also acquired: P1 59
+        an action is also polled: M6 45, P8 4, nothing 12
         an event has another time: P25 63
-        an event is added: M5 13, M6 36, P18 13
-        an event is emitted twice: M2 1, M4 31, M5 18, M6 8, P18 5
-        an event is missing: M2 1, M4 18, M5 17, M6 20, P19 6, P6 1
-        an event is of another connection: M2 4, M4 14, M6 12, P32 19, P6 11
-        an event is of another stream: M2 33, M3 3
-        events are in another order: M3 2, M5 5, M6 45, P19 8, P6 1
-        the pool is also closed: M6 5, P1 56, P20 1
-        the time of the pool also advances: M4 1, M5 1, P1 12, P20 4, P25 29, P32 7, nothing 8
+        an event is added: M5 12, M6 37, P18 13
+        an event is emitted twice: M2 1, M3 1, M4 28, M5 12, M6 19, P18 2
+        an event is missing: M4 26, M5 19, M6 13, P19 5
+        an event is of another connection: M4 22, M6 15, P32 17, P6 7
+        an event is of another stream: M2 40, M3 6
+        events are in another order: M2 4, M3 2, M4 1, M5 4, M6 45, P19 6, P6 1
+        the pool is also closed: M6 4, P1 55, P20 1, nothing 2
+        the time of the pool also advances: P1 15, P20 4, P25 28, P32 3, nothing 12
     "#]]
     .assert_eq(&verdicts(1_000, 400, crate::fuzz::mux));
 }
