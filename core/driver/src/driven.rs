@@ -323,7 +323,7 @@ impl<M: Memory, C, K> Driven<M, C, K> {
         next
     }
 
-    /// Stores the waker of a new waiter, whose slot is added first if there is none.
+    /// Adds a slot for the waker of a new waiter if there is none, and stores the waker.
     #[inline(never)]
     fn add_waiter(
         &mut self,
@@ -530,7 +530,7 @@ pub(super) trait Drive {
         }
     }
 
-    /// The outcome of a waiting check-out, whose id is taken with it. While there is none, registers
+    /// Returns the outcome of a waiting check-out and clears `waiter`. While there is none, registers
     /// `waker`. The clock is not read, because other calls decide the outcome.
     fn claim(&self, waiter: &mut Option<WaiterId>, mut waker: Option<Waker>) -> Poll<Claimed<Self::Connection>> {
         let Some(id) = *waiter else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
