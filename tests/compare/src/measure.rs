@@ -27,8 +27,9 @@ impl Rounds {
         let mut figures = vec![Vec::new(); cases];
         for round in 0..rounds {
             for turn in 0..cases {
-                // The order rotates, so a case does not always follow the same one.
-                let case = (turn + round) % cases;
+                // The order rotates, and its direction alternates, so a case does not always follow the same one.
+                let place = if round % 2 == 0 { turn } else { cases - 1 - turn };
+                let case = (place + round) % cases;
                 figures[case].push(measured(case));
             }
         }
