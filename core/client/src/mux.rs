@@ -31,6 +31,7 @@
 
 mod control;
 mod error;
+mod failure;
 mod host;
 mod keyspace;
 mod link;

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::link::{Established, INPUT_BYTES, NotEstablished, establish, write_all};
+use super::link::{Established, INPUT_BYTES, establish, write_all};
 use super::options::{CONNECT_TIMEOUT_DEFAULT, CqlHost, SessionOptions, socket_address};
 use super::routing::Routes;
 use super::status::{ClusterStatus, NodeStatus};
@@ -138,8 +138,8 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
             let peer = socket_address(&address);
             shared.step_cluster(|cluster, now, tap| cluster.handle_connected(now, peer, tap));
         }
-        Err(NotEstablished { cause, .. }) => {
-            shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, cause, tap));
+        Err(failure) => {
+            shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, failure.cause, tap));
         }
     }
 }
@@ -180,7 +180,8 @@ impl<P: Platform> Link<P> {
         };
         let until = shared.discovery.as_ref().and_then(|discovery| lock(discovery).cluster.poll_timeout());
         // A write that does not end in time is a query without an answer.
-        shared.until(until, write_all::<P>(&mut socket.stream, bytes)).await.unwrap_or(Ok(()))
+        let written = shared.until(until, write_all::<P>(&mut socket.stream, bytes)).await.unwrap_or(Ok(()));
+        written.map_err(|failure| failure.cause)
     }
 
     /// Reads once, and processes the input.

@@ -6,8 +6,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxId};
+use poolhouse_core::{Cause, Reason};
 use poolhouse_cql::{BindError, CqlEncodeError, CqlError, ErrorCode, Opcode, RowError};
 
 /// Why a request failed.
@@ -32,6 +32,8 @@ pub enum RequestError {
         address: String,
         /// Why the connection failed.
         cause: Cause,
+        /// The underlying error, if there is one.
+        reason: Reason,
     },
     /// The server answered with an error.
     Server(Box<ServerError>),
@@ -71,7 +73,8 @@ pub struct Rejection {
     pub reason: RejectionReason,
     /// The text of the server's last refusal of a connection (see
     /// [`HostStatus::refusal`](super::HostStatus::refusal)), or the error that the operating
-    /// system, TLS or the resolver reported when the host could not be dialed.
+    /// system, TLS or the resolver reported when the host could not be dialed or the connection
+    /// failed.
     pub refusal: Option<String>,
 }
 
@@ -180,7 +183,10 @@ impl fmt::Display for RequestError {
             }
             Self::TimedOut { address, sent: true } => write!(f, "{address} did not answer in time"),
             Self::TimedOut { address, sent: false } => write!(f, "{address} did not take the request in time"),
-            Self::Lost { address, cause } => write!(f, "the connection to {address} failed: {cause}"),
+            Self::Lost { address, cause, reason } => {
+                write!(f, "the connection to {address} failed: {cause}")?;
+                reason.append(f)
+            }
             Self::Server(error) => error.fmt(f),
             Self::Reply(error) => write!(f, "malformed response: {error}"),
             Self::Row(error) => error.fmt(f),
@@ -208,7 +214,7 @@ impl core::error::Error for RequestError {
             Self::Bind(error) => error.source(),
             Self::Reply(error) => Some(error),
             Self::Encode(error) => Some(error),
-            Self::Lost { cause, .. } => Some(cause),
+            Self::Lost { cause, reason, .. } => Some(reason.source().unwrap_or(cause)),
             // An error has only one source, so this is the error of the first host.
             Self::NoHost(hosts) => match &hosts.first()?.reason {
                 RejectionReason::Pool(error) => Some(error),

@@ -12,6 +12,7 @@
 mod batch;
 
 use super::Reply;
+use super::failure::{Finding, LinkFailure};
 use super::options::{CqlHost, LOWER_VERSION_FOR};
 use crate::lock;
 use alloc::boxed::Box;
@@ -28,7 +29,7 @@ use poolhouse_core::mux::{
 use poolhouse_core::observe::contain;
 use poolhouse_core::storage::Heap;
 use poolhouse_core::storage::deadlines::Deadlines;
-use poolhouse_core::{Cause, Instant};
+use poolhouse_core::{Cause, Instant, Reason};
 use poolhouse_cql::{CqlEncodeError, Flags, Limits, Outgoing, Request, Version};
 use poolhouse_driver::{Subscribers, Tap, is_earlier, register};
 use std::sync::{Mutex, PoisonError};
@@ -95,6 +96,8 @@ struct Link {
     owners: Vec<u32>,
     /// The connection's task.
     task: Option<Waker>,
+    /// Why it has failed, if it has.
+    reason: Reason,
 }
 
 impl Link {
@@ -141,7 +144,7 @@ enum SlotState {
 pub(super) type Outcome = Result<Reply, Failure>;
 
 /// Why a request has no answer from a host.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// The pool rejected it.
     Rejected(AcquireError),
@@ -153,6 +156,7 @@ pub(super) enum Failure {
     },
     Lost {
         cause: Cause,
+        reason: Reason,
         sent: bool,
     },
 }
@@ -438,7 +442,7 @@ impl Change<'_> {
     /// - `waker`: as [`register`] takes it.
     pub(super) fn poll(&mut self, slot: u32, message: Message<'_>, waker: &mut Option<Waker>) -> Poll<Outcome> {
         let Some(place) = self.state.slots.get_mut(slot as usize) else {
-            return Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }));
+            return Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, reason: Reason::NONE, sent: true }));
         };
         if let Some(outcome) = place.outcome.take() {
             self.free(slot);
@@ -540,7 +544,7 @@ impl Change<'_> {
         let Some(link) = link_of(links, stream.conn()) else {
             // The stream id was granted, and the connection failed before the claim.
             let _ = mux.release(self.now, stream, Written::No, &mut self.observer);
-            return Err(Failure::Lost { cause: Cause::Closed, sent: false });
+            return Err(Failure::Lost { cause: Cause::Closed, reason: Reason::NONE, sent: false });
         };
         if link.out.len() > OUT_BYTES_MAX {
             let _ = mux.release(self.now, stream, Written::No, &mut self.observer);
@@ -593,16 +597,22 @@ impl Change<'_> {
     }
 
     /// Records that the connection failed, or was not established.
-    pub(super) fn failed(&mut self, conn: MuxConnId, cause: Cause) {
-        let establishing = self.state.mux.handle_establish_failed(self.now, conn, cause, &mut self.observer);
+    pub(super) fn failed(&mut self, conn: MuxConnId, failure: &LinkFailure) {
+        let LinkFailure { cause, reason } = failure;
+        if let Some(link) = link_of(&mut self.state.links, conn) {
+            link.reason = reason.clone();
+        }
+        let establishing = self.state.mux.handle_establish_failed(self.now, conn, *cause, &mut self.observer);
         if establishing.is_err() {
             // If the connection was not being established either, the pool has already closed it.
-            let _ = self.state.mux.handle_failed(self.now, conn, cause, &mut self.observer);
+            let _ = self.state.mux.handle_failed(self.now, conn, *cause, &mut self.observer);
         }
     }
 
     /// Passes received replies to their requests. A reply that no request waits for, or that
-    /// arrives before its request was sent, closes the connection.
+    /// arrives before its request was sent, closes the connection: another request may wait in vain.
+    /// Cassandra 5.0 sends such replies: when requests have waited in its queue for too long, the errors
+    /// for them have stream 0.
     pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Reply>) {
         // If the connection is already closed, the loop below finds no link.
         let _ = self.state.mux.handle_received(self.now, conn);
@@ -617,17 +627,22 @@ impl Change<'_> {
                 _ => owner.as_ref().is_none_or(|owner| **owner != UNSENT),
             };
             if !sent {
+                link.reason = Finding::unexpected(&reply).into();
                 let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.observer);
                 return;
             }
             match mux.handle_reply(self.now, conn, stream.into(), &mut self.observer) {
                 Ok(poolhouse_core::mux::Reply::Request) => {}
                 Ok(poolhouse_core::mux::Reply::Late | poolhouse_core::mux::Reply::Heartbeat) => continue,
-                Err(_) => return,
+                Err(_) => {
+                    link.reason = Finding::unexpected(&reply).into();
+                    return;
+                }
             }
             let (Some(owner), Some(slot)) = (owner, slot) else {
                 // The stream id was granted, but its request has not been written, so no reply can
                 // be expected.
+                link.reason = Finding::unexpected(&reply).into();
                 let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.observer);
                 return;
             };
@@ -731,6 +746,7 @@ impl Change<'_> {
                         taken: 0,
                         owners: Vec::new(),
                         task: None,
+                        reason: Reason::NONE,
                     };
                     self.state.links[place] = Some(link);
                     self.effects.establish.push((Arc::clone(self.host), conn));
@@ -769,7 +785,8 @@ impl Change<'_> {
             let SlotState::Sent { stream, start } = core::mem::take(&mut slot.state) else {
                 continue;
             };
-            self.end(owner, Err(Failure::Lost { cause, sent: start < link.taken }));
+            let reason = link.reason.clone();
+            self.end(owner, Err(Failure::Lost { cause, reason, sent: start < link.taken }));
             // The stream id is no longer valid after the close of its connection.
             let _ = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.observer);
         }

@@ -20,7 +20,7 @@
 
 use super::error::{KeyspaceError, Rejection, RejectionReason, RequestError};
 use super::host::{Effects, Host};
-use super::link::{NotEstablished, establish_to};
+use super::link::establish_to;
 use super::{Session, Shared};
 use crate::fork::ProcessFuture;
 use crate::{Platform, lock};
@@ -131,12 +131,12 @@ impl<P: Platform> Shared<P> {
         let is_connected = |host: &&Arc<Host>| host.look(now, |mux, _, _| mux.state().open > 0);
         let (connected, others): (Vec<_>, Vec<_>) = hosts.used().iter().partition(is_connected);
         for host in connected.into_iter().chain(others) {
-            let NotEstablished { cause, report } =
-                match self.until(until, establish_to(self, host, Some(keyspace))).await {
-                    Some(Ok(_)) => return Ok(()),
-                    Some(Err(failure)) => failure,
-                    None => return Err(RequestError::TimedOut { address: host.address.clone(), sent: false }),
-                };
+            let failure = match self.until(until, establish_to(self, host, Some(keyspace))).await {
+                Some(Ok(_)) => return Ok(()),
+                Some(Err(failure)) => failure,
+                None => return Err(RequestError::TimedOut { address: host.address.clone(), sent: false }),
+            };
+            let (cause, report) = (failure.cause, failure.report());
             // No server refuses another message of a handshake with this code.
             if cause == (Cause::Command { code: ErrorCode::INVALID.number() }) {
                 return Err(refused(keyspace, Some(host.address.clone()), report.unwrap_or_default()));

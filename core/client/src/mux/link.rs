@@ -7,13 +7,14 @@
 //! The replies of one read are passed on under one lock.
 
 use super::Shared;
+use super::failure::{Finding, LinkFailure};
 use super::host::{Effects, Host, Output};
 use super::options::PORT_DEFAULT;
 use super::reply::{Reply, copy_body};
 use crate::Platform;
 use crate::net::{Net, Stream};
 use crate::resolver::before;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,13 +24,12 @@ use core::pin::pin;
 use core::task::{Context, Poll};
 use embedded_io_async::{Read, Write};
 use poolhouse_core::mux::MuxConnId;
-use poolhouse_core::{Cause, HostAddress};
+use poolhouse_core::{Cause, HostAddress, Reason};
 use poolhouse_cql::{
     CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
     Password, Version,
 };
 use poolhouse_driver::{BaseRuntime as _, Runtime as _};
-use poolhouse_wire::peer_text::one_line;
 use zeroize::Zeroizing;
 
 /// The maximum number of bytes of one read.
@@ -47,8 +47,8 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let socket = match established {
         Some(Ok(socket)) => socket,
         Some(Err(failure)) => {
-            shared.step(&host, |change| change.refused(conn, failure.report));
-            end.cause = failure.cause;
+            shared.step(&host, |change| change.refused(conn, failure.report()));
+            end.failure = failure;
             return;
         }
         None => return,
@@ -58,12 +58,12 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
     if shared.step(&host, |change| change.established(conn, version)).is_err() {
         return;
     }
-    if let Err(cause) = io.take_in_leftover() {
-        end.cause = cause;
+    if let Err(failure) = io.take_in_leftover() {
+        end.failure = failure;
         return;
     }
-    if let Err(cause) = poll_fn(|context| io.poll(context)).await {
-        end.cause = cause;
+    if let Err(failure) = poll_fn(|context| io.poll(context)).await {
+        end.failure = failure;
     }
 }
 
@@ -72,12 +72,12 @@ pub(super) struct End<P: Platform> {
     shared: Arc<Shared<P>>,
     host: Arc<Host>,
     conn: MuxConnId,
-    cause: Cause,
+    failure: LinkFailure,
 }
 
 impl<P: Platform> End<P> {
     pub(super) const fn new(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId) -> Self {
-        Self { shared, host, conn, cause: Cause::Cancelled }
+        Self { shared, host, conn, failure: LinkFailure { cause: Cause::Cancelled, reason: Reason::NONE } }
     }
 }
 
@@ -90,7 +90,8 @@ impl<P: Platform> Drop for End<P> {
         // The drop may run during a panic, in which another panic aborts the process. The clock is
         // read before any change, so a step in which the clock panics can be repeated.
         let _done = (0..3).any(|_| {
-            Net::<P>::contain(|| self.shared.step(&self.host, |change| change.failed(self.conn, self.cause))).is_some()
+            Net::<P>::contain(|| self.shared.step(&self.host, |change| change.failed(self.conn, &self.failure)))
+                .is_some()
         });
     }
 }
@@ -117,25 +118,12 @@ pub(super) struct Established<P: Platform> {
     pub(super) leftover: Vec<u8>,
 }
 
-/// Why a connection was not established.
-pub(super) struct NotEstablished {
-    pub(super) cause: Cause,
-    /// The server's text, or the underlying error.
-    pub(super) report: Option<String>,
-}
-
-impl From<Cause> for NotEstablished {
-    fn from(cause: Cause) -> Self {
-        Self { cause, report: None }
-    }
-}
-
 /// Establishes a connection to a host of the session. Begins with the version that the host supports.
 pub(super) async fn establish_to<P: Platform>(
     shared: &Shared<P>,
     host: &Arc<Host>,
     keyspace: Option<&str>,
-) -> Result<Established<P>, NotEstablished> {
+) -> Result<Established<P>, LinkFailure> {
     let version = host.look(shared.now(), |_, version, _| version);
     let lowered = |older| shared.step(host, |change| change.lower(older));
     establish(shared, &host.address, keyspace, version, lowered).await
@@ -152,20 +140,14 @@ pub(super) async fn establish<P: Platform>(
     keyspace: Option<&str>,
     mut version: Version,
     lowered: impl Fn(Version),
-) -> Result<Established<P>, NotEstablished> {
+) -> Result<Established<P>, LinkFailure> {
     let platform = shared.runtime.platform();
     let deadline = shared.options.connect_timeout.map(|limit| platform.now().saturating_add(limit));
     let attempts = async {
-        let address = HostAddress::parse_with_port(address, PORT_DEFAULT).ok_or(NotEstablished::from(Cause::Dns))?;
+        let address = HostAddress::parse_with_port(address, PORT_DEFAULT).ok_or(LinkFailure::from(Cause::Dns))?;
         loop {
             let connected = shared.runtime.connect(&address, deadline).await;
-            let stream = connected.map_err(|error| {
-                let report = Some(error.reason).filter(|reason| !reason.is_none());
-                NotEstablished {
-                    cause: error.cause,
-                    report: report.map(|reason| one_line(&reason.to_string()).collect()),
-                }
-            })?;
+            let stream = connected.map_err(|error| LinkFailure { cause: error.cause, reason: error.reason })?;
             match perform_handshake(shared, stream, keyspace, version).await? {
                 Ok(established) => return Ok(established),
                 // Each attempt uses an older version than the previous one, so the loop ends even
@@ -182,7 +164,7 @@ pub(super) async fn establish<P: Platform>(
         Some(at) => before(platform, at, attempts).await,
         None => Some(attempts.await),
     };
-    established.unwrap_or(Err(NotEstablished::from(Cause::NetworkTimeout)))
+    established.unwrap_or(Err(LinkFailure::from(Cause::NetworkTimeout)))
 }
 
 /// Performs the handshake. Returns an older version to try if the server does not support this one.
@@ -191,7 +173,7 @@ async fn perform_handshake<P: Platform>(
     mut stream: Stream<P>,
     keyspace: Option<&str>,
     version: Version,
-) -> Result<Result<Established<P>, Version>, NotEstablished> {
+) -> Result<Result<Established<P>, Version>, LinkFailure> {
     let options = &shared.options;
     let startup_options: Vec<_> =
         options.startup_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -219,9 +201,9 @@ async fn perform_handshake<P: Platform>(
         if handshake.poll_transmit(&mut *output).map_err(|error| error.cause())? {
             write_all::<P>(&mut stream, &output).await?;
         }
-        let count = stream.read(&mut input).await.map_err(|error| Net::<P>::stream_cause(&error))?;
+        let count = stream.read(&mut input).await.map_err(LinkFailure::of_stream::<P>)?;
         if count == 0 {
-            return Err(NotEstablished::from(Cause::Network));
+            return Err(closed());
         }
         let mut rest = input.get(..count).unwrap_or_default();
         loop {
@@ -245,20 +227,24 @@ async fn perform_handshake<P: Platform>(
 }
 
 /// A failed handshake, with the server's text if the server refused it.
-fn refused(handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>, error: CqlHandshakeError) -> NotEstablished {
+fn refused(handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>, error: CqlHandshakeError) -> LinkFailure {
     let is_refusal = matches!(error, CqlHandshakeError::Refused { .. }) && !handshake.refusal().is_empty();
-    NotEstablished { cause: error.cause(), report: is_refusal.then(|| String::from(handshake.refusal())) }
+    let refusal = is_refusal.then(|| Finding::Refused(String::from(handshake.refusal())));
+    LinkFailure { cause: error.cause(), reason: refusal.map_or(Reason::NONE, Reason::from) }
 }
 
-pub(super) async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), Cause> {
-    let cause = |error| Net::<P>::stream_cause(&error);
+pub(super) async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), LinkFailure> {
     while !bytes.is_empty() {
-        match stream.write(bytes).await.map_err(cause)? {
-            0 => return Err(Cause::Network),
+        match stream.write(bytes).await.map_err(LinkFailure::of_stream::<P>)? {
+            0 => return Err(closed()),
             count => bytes = bytes.get(count..).unwrap_or_default(),
         }
     }
-    stream.flush().await.map_err(cause)
+    stream.flush().await.map_err(LinkFailure::of_stream::<P>)
+}
+
+fn closed() -> LinkFailure {
+    LinkFailure { cause: Cause::Network, reason: Finding::Closed.into() }
 }
 
 /// An established connection.
@@ -289,9 +275,8 @@ impl<'a, P: Platform> Io<'a, P> {
         Self { shared, host, conn, socket, envelopes, segments, sent, flush_is_due, input, batch, bodies, effects }
     }
 
-    /// Writes and reads. Ready when the pool closes the connection, or with the cause of its
-    /// failure.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Cause>> {
+    /// Writes and reads. Ready when the pool closes the connection, or with its failure.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LinkFailure>> {
         if !self.poll_write(context)? {
             return Poll::Ready(Ok(()));
         }
@@ -304,7 +289,7 @@ impl<'a, P: Platform> Io<'a, P> {
     }
 
     /// Sends the output. Returns false when the pool closes the connection.
-    fn poll_write(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Result<bool, LinkFailure> {
         let Self { host, conn, socket, envelopes, segments, sent, flush_is_due, .. } = self;
         let plain = socket.encoder.is_plain();
         let mut has_taken = false;
@@ -323,14 +308,14 @@ impl<'a, P: Platform> Io<'a, P> {
                     Output::Gone => return Ok(false),
                     Output::Nothing => break,
                     Output::Taken if plain => {}
-                    Output::Taken => socket.encoder.encode(envelopes, segments).map_err(Cause::from)?,
+                    Output::Taken => socket.encoder.encode(envelopes, segments)?,
                 }
             }
             let bytes = if plain { &*envelopes } else { &*segments };
             match pin!(socket.stream.write(bytes.get(*sent..).unwrap_or_default())).poll(context) {
-                Poll::Ready(Ok(0)) => return Err(Cause::Network),
+                Poll::Ready(Ok(0)) => return Err(closed()),
                 Poll::Ready(Ok(count)) => *sent += count,
-                Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+                Poll::Ready(Err(error)) => return Err(LinkFailure::of_stream::<P>(error)),
                 // The peer may never read. The task registers nevertheless to be woken when the
                 // pool closes the connection.
                 Poll::Pending => return Ok(host.is_wanted(*conn, context.waker())),
@@ -340,7 +325,7 @@ impl<'a, P: Platform> Io<'a, P> {
         if *flush_is_due {
             match pin!(socket.stream.flush()).poll(context) {
                 Poll::Ready(Ok(())) => *flush_is_due = false,
-                Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+                Poll::Ready(Err(error)) => return Err(LinkFailure::of_stream::<P>(error)),
                 Poll::Pending => {}
             }
         }
@@ -348,11 +333,11 @@ impl<'a, P: Platform> Io<'a, P> {
     }
 
     /// Reads once, and processes the input. Returns whether bytes were received.
-    fn poll_read(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Result<bool, LinkFailure> {
         let count = match pin!(self.socket.stream.read(&mut self.input)).poll(context) {
-            Poll::Ready(Ok(0)) => return Err(Cause::Network),
+            Poll::Ready(Ok(0)) => return Err(closed()),
             Poll::Ready(Ok(count)) => count,
-            Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+            Poll::Ready(Err(error)) => return Err(LinkFailure::of_stream::<P>(error)),
             Poll::Pending => return Ok(false),
         };
         let input = core::mem::take(&mut self.input);
@@ -362,7 +347,7 @@ impl<'a, P: Platform> Io<'a, P> {
     }
 
     /// Processes the input that was received with the end of the handshake.
-    fn take_in_leftover(&mut self) -> Result<(), Cause> {
+    fn take_in_leftover(&mut self) -> Result<(), LinkFailure> {
         let leftover = core::mem::take(&mut self.socket.leftover);
         // Done even if `leftover` is empty: the decoder may hold envelopes of the segment that
         // contained the last message of the handshake.
@@ -370,7 +355,7 @@ impl<'a, P: Platform> Io<'a, P> {
     }
 
     /// Passes complete replies to their requests, including those before a malformed one.
-    fn take_in(&mut self, bytes: &[u8]) -> Result<(), Cause> {
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), LinkFailure> {
         let decoded = self.decode(bytes);
         if !self.batch.is_empty() || !bytes.is_empty() {
             let Self { shared, host, conn, batch, effects, .. } = self;
@@ -386,7 +371,7 @@ impl<'a, P: Platform> Io<'a, P> {
         decoded
     }
 
-    fn decode(&mut self, mut bytes: &[u8]) -> Result<(), Cause> {
+    fn decode(&mut self, mut bytes: &[u8]) -> Result<(), LinkFailure> {
         loop {
             let step = self.socket.decoder.decode(bytes)?;
             bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();

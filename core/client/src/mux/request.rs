@@ -1,6 +1,7 @@
 //! Requests: selection of the host, and the outcome.
 
 use super::error::{Rejection, RejectionReason, RequestError, ServerError};
+use super::failure::text_of;
 use super::host::{Failure, Host, Message, Outcome};
 use super::plan::Plan;
 use super::retry::{RetryPolicy, is_retried_once, repeats_host};
@@ -17,8 +18,8 @@ use core::pin::Pin;
 use core::sync::atomic::Ordering;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
-use poolhouse_core::Instant;
 use poolhouse_core::mux::{AcquireError, MuxId};
+use poolhouse_core::{Instant, Reason};
 use poolhouse_cql::{Consistency, ErrorCode, Flags, Opcode, Parameters, Request, Response};
 
 /// Options of one request.
@@ -200,11 +201,11 @@ impl<'a, P: Platform> Terms<'a, P> {
         };
         let reason = RejectionReason::Refused(code);
         if is_sent_again && matches!(code, ErrorCode::IS_BOOTSTRAPPING | ErrorCode::OVERLOADED) {
-            return ControlFlow::Continue(Again { reason: Some(reason), error: None });
+            return ControlFlow::Continue(Again::after(reason));
         }
         let error = Box::new(ServerError { code, message, reply });
         if is_sent_again {
-            ControlFlow::Continue(Again { reason: Some(reason), error: Some(error) })
+            ControlFlow::Continue(Again { error: Some(error), ..Again::after(reason) })
         } else {
             ControlFlow::Break(Err(RequestError::Server(error)))
         }
@@ -217,15 +218,15 @@ impl<'a, P: Platform> Terms<'a, P> {
         tried: Option<&Tried<'_>>,
         failure: Failure,
     ) -> ControlFlow<Result<Reply, RequestError>, Again> {
-        let again = |reason| ControlFlow::Continue(Again { reason, error: None });
         let error = match failure {
-            Failure::Rejected(error) => return again(Some(RejectionReason::Pool(error))),
-            Failure::Connecting => return again(None),
-            Failure::Lost { cause, sent } if self.idempotent || !sent => {
-                return again(Some(RejectionReason::Lost { cause, sent }));
+            Failure::Rejected(error) => return ControlFlow::Continue(Again::after(RejectionReason::Pool(error))),
+            Failure::Connecting => return ControlFlow::Continue(Again::default()),
+            Failure::Lost { cause, reason, sent } if self.idempotent || !sent => {
+                let again = Again::after(RejectionReason::Lost { cause, sent });
+                return ControlFlow::Continue(Again { lost: reason, ..again });
             }
-            Failure::Lost { cause, .. } => match self.shared.check_open() {
-                Ok(()) => RequestError::Lost { address: host.address.clone(), cause },
+            Failure::Lost { cause, reason, .. } => match self.shared.check_open() {
+                Ok(()) => RequestError::Lost { address: host.address.clone(), cause, reason },
                 Err(error) => error,
             },
             Failure::Encode(error) => RequestError::Encode(error),
@@ -263,7 +264,8 @@ impl<'a, P: Platform> Terms<'a, P> {
                 RejectionReason::Pool(AcquireError::Down { .. }) => {
                     host.look(now, |_, _, refusal| refusal.map(String::from))
                 }
-                RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => None,
+                RejectionReason::Lost { .. } => text_of(&again.lost),
+                RejectionReason::Pool(_) | RejectionReason::Refused(_) => None,
             };
             rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });
         } else {
@@ -289,11 +291,20 @@ impl<'a, P: Platform> Terms<'a, P> {
 }
 
 /// Why a request is sent again.
+#[derive(Default)]
 pub(super) struct Again {
     /// `None`: the host is being connected.
     reason: Option<RejectionReason>,
     /// The server's error.
     error: Option<Box<ServerError>>,
+    /// Why the connection failed.
+    lost: Reason,
+}
+
+impl Again {
+    fn after(reason: RejectionReason) -> Self {
+        Self { reason: Some(reason), ..Self::default() }
+    }
 }
 
 /// The hosts that did not take a request, and the plan for the others.

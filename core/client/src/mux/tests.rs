@@ -3,6 +3,7 @@
 mod batch;
 mod session;
 
+use super::failure::Finding;
 use super::host::{Change, Effects, Failure, Host, Message, Outcome, Output};
 use super::options::CqlHost;
 use super::plan::{Hosts, Plan};
@@ -19,7 +20,7 @@ use core::task::{Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::cluster::Node;
 use poolhouse_core::mux::{AcquireError, Distance, HostOptions, HostState, MuxConnId, MuxId, MuxOptions};
-use poolhouse_core::{Cause, Instant};
+use poolhouse_core::{Cause, Instant, Reason};
 use poolhouse_cql::{
     Consistency, CqlEncodeError, Decoder, Direction, Flags, Limits, Opcode, Parameters, Replication, Request, Token,
     Version,
@@ -173,7 +174,11 @@ fn a_reply_to_an_unsent_request_closes_the_connection() {
     rig.reply(conn, &[sent, sent + 1]);
     assert!(matches!(rig.poll(early, "a"), Poll::Ready(Ok(_))), "it was answered before");
     let lost = rig.poll(late, "b");
-    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Protocol, sent: false }))));
+    let Poll::Ready(Err(Failure::Lost { cause: Cause::Protocol, reason, sent: false })) = lost else {
+        panic!("lost: {lost:?}")
+    };
+    let text = alloc::format!("the server sent RESULT on stream {}, on which no request waits for a reply", sent + 1);
+    assert_eq!(reason.to_string(), text);
     assert!(rig.is_idle());
     assert_eq!(rig.establish.len(), 1, "another one is wanted");
 }
@@ -185,11 +190,11 @@ fn requests_of_a_failed_connection_report_whether_they_were_sent() {
     let sent = rig.begin("a", None).expect("a slot");
     assert_eq!(rig.take(conn).len(), 1);
     let unsent = rig.begin("b", None).expect("a slot");
-    rig.step(|change| change.failed(conn, Cause::Network));
+    rig.step(|change| change.failed(conn, &Cause::Network.into()));
     let lost = rig.poll(sent, "a");
-    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true, .. }))));
     let lost = rig.poll(unsent, "b");
-    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: false }))));
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: false, .. }))));
     let mut bytes = Vec::new();
     assert!(matches!(rig.host.take_output(conn, &mut bytes, Waker::noop()), Output::Gone));
     assert!(rig.is_idle());
@@ -272,7 +277,7 @@ fn a_silent_peer_receives_a_heartbeat_and_is_closed_without_a_reply() {
     rig.now = due;
     rig.step(|change| change.expire());
     let lost = rig.poll(waits, "a");
-    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::NetworkTimeout, sent: true }))));
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::NetworkTimeout, sent: true, .. }))));
 }
 
 #[test]
@@ -293,7 +298,7 @@ fn waiters_are_woken_once_although_a_waker_panics() {
     }
     let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
     rig.reply(conn, &sent);
-    rig.step(|change| change.failed(conn, Cause::Network));
+    rig.step(|change| change.failed(conn, &Cause::Network.into()));
     assert_eq!(counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect::<Vec<_>>(), [1, 1, 1]);
 }
 
@@ -387,7 +392,7 @@ fn a_request_that_does_not_wait_is_refused_while_the_first_connection_is_establi
 fn a_request_that_does_not_wait_begins_the_next_attempt_to_connect() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish.remove(0);
-    rig.step(|change| change.failed(conn, Cause::Network));
+    rig.step(|change| change.failed(conn, &Cause::Network.into()));
     let begin = |rig: &mut Rig| {
         let (request, flags) = (message("a"), Flags::NONE);
         rig.step(|change| change.begin(Message { request: &request, flags }, false, None, Waker::noop().clone()))
@@ -441,7 +446,7 @@ fn load_during_a_pause_opens_a_connection_after_the_pause() {
         assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
     }
     // After the failure of the attempt no connection has load.
-    rig.step(|change| change.failed(second, Cause::Network));
+    rig.step(|change| change.failed(second, &Cause::Network.into()));
     let slots = [(); 2].map(|()| rig.begin("a", None).expect("a slot"));
     assert!(rig.establish.is_empty(), "a pause first");
     rig.now = rig.now.saturating_add(Duration::from_secs(1));
@@ -591,8 +596,12 @@ fn errors_contain_each_host_and_its_reason() {
         (RequestError::TimedOut { address: address(), sent: true }, "db:1 did not answer in time".into()),
         (RequestError::TimedOut { address: address(), sent: false }, "db:1 did not take the request in time".into()),
         (
-            RequestError::Lost { address: address(), cause: Cause::NetworkTimeout },
+            RequestError::Lost { address: address(), cause: Cause::NetworkTimeout, reason: Reason::NONE },
             "the connection to db:1 failed: network timeout".into(),
+        ),
+        (
+            RequestError::Lost { address: address(), cause: Cause::Network, reason: Finding::Closed.into() },
+            "the connection to db:1 failed: network error: the server closed the connection".into(),
         ),
         (
             RequestError::Encode(CqlEncodeError::Full),
@@ -631,7 +640,7 @@ fn errors_report_whether_a_request_may_have_been_executed() {
         (RequestError::NoHost(Vec::new()), false, false),
         (RequestError::TimedOut { address: address(), sent: true }, true, true),
         (RequestError::TimedOut { address: address(), sent: false }, true, false),
-        (RequestError::Lost { address: address(), cause: Cause::Network }, false, true),
+        (RequestError::Lost { address: address(), cause: Cause::Network, reason: Reason::NONE }, false, true),
         (RequestError::Encode(CqlEncodeError::Full), false, false),
         (RequestError::Unsupported(Opcode::Startup), false, false),
         (RequestError::Closed, false, true),
@@ -769,7 +778,7 @@ fn unknown_slot_has_no_outcome_and_cannot_be_cancelled() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish();
     let lost = rig.poll(9, "a");
-    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }))));
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true, .. }))));
     rig.step(|change| change.cancel(9));
     let slot = rig.begin("a", None).expect("a slot");
     let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
@@ -786,10 +795,10 @@ fn replies_on_a_closed_connection_are_dropped() {
     let conn = rig.establish();
     let slot = rig.begin("a", None).expect("a slot");
     let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
-    rig.step(|change| change.failed(conn, Cause::Network));
+    rig.step(|change| change.failed(conn, &Cause::Network.into()));
     rig.reply(conn, &[stream]);
     let lost = rig.poll(slot, "a");
-    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true, .. }))));
     assert!(rig.is_idle());
     assert_eq!(rig.establish.len(), 1, "one in its place is wanted");
 }

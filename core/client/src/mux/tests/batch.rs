@@ -128,13 +128,13 @@ fn requests_of_a_batch_report_whether_they_were_sent_when_their_connection_fails
     let sent = rig.ids(conn);
     rig.reply(conn, &[sent[1]]);
     rig.begin_all(Some(batch), 3..4, None);
-    rig.step(|change| change.failed(conn, Cause::Network));
+    rig.step(|change| change.failed(conn, &Cause::Network.into()));
     let outcomes = rig.outcomes(batch, Waker::noop());
     let found: Vec<_> = outcomes
         .iter()
         .map(|(index, outcome)| match outcome {
             Ok(_) => (*index, None),
-            Err(Failure::Lost { cause: Cause::Network, sent }) => (*index, Some(*sent)),
+            Err(Failure::Lost { cause: Cause::Network, sent, .. }) => (*index, Some(*sent)),
             Err(failure) => panic!("{failure:?}"),
         })
         .collect();

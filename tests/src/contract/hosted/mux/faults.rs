@@ -210,7 +210,12 @@ async fn lies<P: Platform + Default>() {
         assert!(outcome.as_ref().map_or(true, |found| act == Act::Twice && found == "bad"), "{act:?}: {outcome:?}");
         for request in waiting {
             let error = refused(within(PATIENCE, "it ends", request).await);
-            assert!(matches!(error, RequestError::Lost { cause: Cause::Protocol, .. }), "{act:?}: {error:?}");
+            let RequestError::Lost { cause: Cause::Protocol, reason, .. } = &error else {
+                panic!("{act:?}: {error:?}")
+            };
+            assert!(!reason.is_none(), "{act:?}: {error}");
+            let has_stream = reason.to_string().contains("stream 999, on which no request waits");
+            assert_eq!(has_stream, act == Act::Stream(999), "{act:?}: {error}");
         }
         assert_eq!(rig.server().struck(bad), 1, "{act:?}");
         rig.held(1, 1).await;
@@ -321,10 +326,10 @@ async fn cut_reply<P: Platform + Default>(cut: Cut) {
             assert_eq!(rig.server().struck(number), 1);
             rig.server().remove(number);
             let error = refused(within(PATIENCE, "it ends", held).await);
-            assert!(
-                matches!(error, RequestError::Lost { cause: Cause::Network, .. }),
-                "after {bytes} bytes: {error:?}"
-            );
+            let RequestError::Lost { cause: Cause::Network, reason, .. } = &error else {
+                panic!("after {bytes} bytes: {error:?}")
+            };
+            assert!(!reason.is_none(), "after {bytes} bytes: {error}");
             rig.works().await;
             assert_eq!(rig.server().counts().accepted, accepted + 1);
             match outcome {
