@@ -216,6 +216,12 @@ impl Kind {
                 }
             }
         }
+        let database = self.title.split(',').next().unwrap_or_default().to_lowercase();
+        // The first table is that of the time before all incidents.
+        for ((_, incident), table) in INCIDENTS.iter().zip(tables.iter().skip(1)) {
+            let file = format!("failover-{database}-{incident:?}.svg").to_lowercase();
+            section.plots.push(table.bars(judge::GAP, &file, "longest time without a success, ms (less is better)"));
+        }
         section.tables.append(&mut tables);
         section.tables.push(planted);
         Ok(())

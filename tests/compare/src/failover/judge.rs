@@ -44,6 +44,9 @@ pub(super) const COLUMNS: [&str; 12] = [
     "opened",
 ];
 
+/// The place of the column that is plotted.
+pub(super) const GAP: usize = 8;
+
 /// The figures of a client in a window.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
