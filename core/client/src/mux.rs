@@ -413,9 +413,9 @@ impl<P: Platform> Shared<P> {
         result
     }
 
-    /// [`Self::step`] in the drop of a request's future.
+    /// [`Self::step`] in the drop of a request's future. Drops the result of `change`.
     #[cold]
-    fn step_in_drop(&self, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>)) {
+    fn step_in_drop<T>(&self, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>) -> T) {
         // In the child of a fork, the request belongs to the parent process.
         if self.is_forked() {
             return;
@@ -423,7 +423,7 @@ impl<P: Platform> Shared<P> {
         // The drop may run during a panic of the clock. A time in the past is safe: a pool replaces
         // it by the latest time that it has received.
         let now = Net::<P>::contain(|| self.now()).unwrap_or(Instant::ORIGIN);
-        self.step_at(now, host, change);
+        drop(self.step_at(now, host, change));
     }
 
     /// Runs the effects of changes.

@@ -90,7 +90,8 @@ impl Error for Cause {}
 ///
 /// With feature `alloc` it holds the error itself, shared by all clones; [`Reason::get`] returns
 /// it. Without `alloc` it holds nothing and takes no space. It contains no secret: only errors of
-/// sockets, TLS, resolvers and of the wire protocol become reasons.
+/// sockets, TLS, resolvers and of the wire protocol become reasons, and texts with which a server
+/// refuses a connection, without those that contain a password.
 ///
 /// All reasons are equal, because errors are compared only by the parts that a program can act on.
 /// So an error with a reason equals the same error without one.

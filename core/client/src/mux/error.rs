@@ -71,10 +71,9 @@ pub struct Rejection {
     pub address: String,
     /// Why it did not take the request.
     pub reason: RejectionReason,
-    /// The text of the server's last refusal of a connection (see
-    /// [`HostStatus::refusal`](super::HostStatus::refusal)), or the error that the operating
-    /// system, TLS or the resolver reported when the host could not be dialed or the connection
-    /// failed.
+    /// If the host is down, why the last attempt to connect failed:
+    /// [`HostStatus::refusal`](super::HostStatus::refusal). If the connection was lost, the underlying
+    /// error, if there is one.
     pub refusal: Option<String>,
 }
 

@@ -472,13 +472,14 @@ impl Change<'_> {
         Poll::Pending
     }
 
-    /// Cancels a request after its future was dropped.
-    pub(super) fn cancel(&mut self, slot: u32) {
-        if let Some(place) = self.state.slots.get_mut(slot as usize) {
-            let state = core::mem::take(&mut place.state);
-            self.release(state);
-            self.free(slot);
-        }
+    /// Cancels a request after its future was dropped. Returns its outcome, if there was one: it may hold a
+    /// foreign error, which is not dropped under the lock.
+    pub(super) fn cancel(&mut self, slot: u32) -> Option<Outcome> {
+        let place = self.state.slots.get_mut(slot as usize)?;
+        let (state, outcome) = (core::mem::take(&mut place.state), place.outcome.take());
+        self.release(state);
+        self.free(slot);
+        outcome
     }
 
     /// Returns the request's waiter or stream id to the pool. The result is whether bytes of the

@@ -47,7 +47,9 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let socket = match established {
         Some(Ok(socket)) => socket,
         Some(Err(failure)) => {
-            shared.step(&host, |change| change.refused(conn, failure.report()));
+            // The text of a foreign error is not made under the lock.
+            let report = failure.report();
+            shared.step(&host, |change| change.refused(conn, report));
             end.failure = failure;
             return;
         }
@@ -226,11 +228,15 @@ async fn perform_handshake<P: Platform>(
     }
 }
 
-/// A failed handshake, with the server's text if the server refused it.
+/// A failed handshake. The reason of a refusal is the server's text, if it may be shown.
 fn refused(handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>, error: CqlHandshakeError) -> LinkFailure {
-    let is_refusal = matches!(error, CqlHandshakeError::Refused { .. }) && !handshake.refusal().is_empty();
-    let refusal = is_refusal.then(|| Finding::Refused(String::from(handshake.refusal())));
-    LinkFailure { cause: error.cause(), reason: refusal.map_or(Reason::NONE, Reason::from) }
+    let cause = error.cause();
+    let reason = match (error, handshake.refusal()) {
+        (CqlHandshakeError::Refused { .. }, "") => Reason::NONE,
+        (CqlHandshakeError::Refused { .. }, text) => Finding::Refused(String::from(text)).into(),
+        (error, _) => Reason::new(error),
+    };
+    LinkFailure { cause, reason }
 }
 
 pub(super) async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), LinkFailure> {

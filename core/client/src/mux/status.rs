@@ -37,10 +37,10 @@ pub struct HostStatus {
     /// The protocol version that the next connection tries first: see
     /// [`LOWER_VERSION_FOR`](super::LOWER_VERSION_FOR).
     pub version: Version,
-    /// The text of the server's last refusal of a connection, or the error that the operating
-    /// system, TLS or the resolver reported when the host could not be dialed: the first 256 bytes
-    /// on one line, control characters replaced by spaces. `None` if it contains the password, and
-    /// after the server has accepted a connection.
+    /// Why the last attempt to connect failed: the server's text if it refused the connection,
+    /// otherwise the underlying error, such as that of the operating system. The first 256 bytes on
+    /// one line, control characters replaced by spaces. `None` if the server's text contains the
+    /// password, and after the server has accepted a connection.
     pub refusal: Option<String>,
 }
 

@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Number of connections of each client, and of bare sockets.
 pub(super) const CONNECTIONS: u32 = 10;
 
-/// One of this number of operations is run again, before the others and untimed.
+/// The operations that are run before a round and not timed: one for each of this number in the round.
 const WARM_UP: u32 = 10;
 
 /// The cases by name.

@@ -117,9 +117,10 @@ impl Change<'_> {
         }
     }
 
-    /// Cancels the requests of a batch that have not ended, and drops the outcomes.
-    pub(in crate::mux) fn cancel_all(&mut self, batch: u32) {
-        let Some(cancelled) = self.take_batch(batch) else { return };
+    /// Cancels the requests of a batch that have not ended. Returns the outcomes of the others, as
+    /// [`Change::cancel`] does.
+    pub(in crate::mux) fn cancel_all(&mut self, batch: u32) -> Vec<(usize, Outcome)> {
+        let Some(cancelled) = self.take_batch(batch) else { return Vec::new() };
         // If all have ended, no slot is searched.
         let mut running = cancelled.running;
         for slot in cancelled.slots {
@@ -128,10 +129,12 @@ impl Change<'_> {
             }
             if self.is_member(slot, batch) {
                 running -= 1;
+                // It is running, so it has no outcome.
                 self.cancel(slot);
             }
         }
         self.free(batch);
+        cancelled.outcomes
     }
 
     /// Ends the requests of a batch that has passed its deadline. Returns false if the slot is not

@@ -93,6 +93,19 @@ fn requests_that_cannot_begin_have_outcomes_at_once() {
     assert_eq!((rig.state().in_flight, rig.state().queued), (0, 0));
 }
 
+#[test]
+fn cancelled_batch_does_not_drop_an_error_of_the_platform_under_the_lock() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let batch = rig.begin_all(None, 0..2, None);
+    let drops = rig.fail_with_an_error_of_the_platform(conn);
+    let outcomes = rig.step(|change| change.cancel_all(batch));
+    assert_eq!(outcomes.len(), 2);
+    drop(outcomes);
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+    assert!(rig.is_idle());
+}
+
 /// Requests in every state: answered, in flight, written but not sent, granted an id, queued.
 #[test]
 fn cancelled_batch_returns_every_slot_and_id() {

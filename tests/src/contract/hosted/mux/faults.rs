@@ -329,7 +329,12 @@ async fn cut_reply<P: Platform + Default>(cut: Cut) {
             let RequestError::Lost { cause: Cause::Network, reason, .. } = &error else {
                 panic!("after {bytes} bytes: {error:?}")
             };
-            assert!(!reason.is_none(), "after {bytes} bytes: {error}");
+            let found = reason.get().expect("a reason");
+            match (cut, found.downcast_ref::<std::io::Error>()) {
+                (Cut::Close, None) => assert_eq!(found.to_string(), "the server closed the connection"),
+                (Cut::Reset, Some(reset)) => assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
+                (_, _) => panic!("after {bytes} bytes: {found:?}"),
+            }
             rig.works().await;
             assert_eq!(rig.server().counts().accepted, accepted + 1);
             match outcome {

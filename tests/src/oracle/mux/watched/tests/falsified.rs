@@ -75,8 +75,9 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
             conn.is_some_and(|conn| it.mux.handle_failed(now, conn, Cause::Network, &mut ()).is_ok())
         }),
         ("the pool is also closed", |it, _| {
+            let was_closed = it.mux.is_closed();
             it.mux.close(Instant::from_nanos(it.model.now()), &mut ());
-            true
+            !was_closed
         }),
         ("an action is also polled", |it, _| it.mux.poll_action(Instant::from_nanos(it.model.now())).is_some()),
         ("the time of the pool also advances", |it, rng| {
@@ -104,7 +105,7 @@ fn falsified_outputs_break_these_invariants() {
         an event is of another connection: M4 22, M6 15, P32 17, P6 7
         an event is of another stream: M2 40, M3 6
         events are in another order: M2 4, M3 2, M4 1, M5 4, M6 45, P19 6, P6 1
-        the pool is also closed: M6 4, P1 55, P20 1, nothing 2
+        the pool is also closed: M6 4, P1 55, P20 1
         the time of the pool also advances: P1 15, P20 4, P25 28, P32 3, nothing 12
     "#]]
     .assert_eq(&verdicts(1_000, 400, crate::fuzz::mux));
