@@ -200,7 +200,7 @@ async fn perform_handshake<P: Platform>(
         // The output may contain the password. Its capacity suffices for all of it, because a
         // buffer that grows would leave copies in memory.
         let mut output = Zeroizing::new(Vec::with_capacity(HANDSHAKE_INPUT_BYTES + credential_bytes));
-        if handshake.poll_transmit(&mut *output).map_err(|error| error.cause())? {
+        if handshake.poll_transmit(&mut *output).map_err(|error| refused(&handshake, error))? {
             write_all::<P>(&mut stream, &output).await?;
         }
         let count = stream.read(&mut input).await.map_err(LinkFailure::of_stream::<P>)?;
