@@ -27,7 +27,8 @@ impl Rounds {
         let mut figures = vec![Vec::new(); cases];
         for round in 0..rounds {
             for turn in 0..cases {
-                // The order rotates, and its direction alternates, so of three or more cases none always follows the same one.
+                // The order rotates, and its direction alternates, so none of three or more cases always
+                // follows the same one.
                 let place = if round % 2 == 0 { turn } else { cases - 1 - turn };
                 let case = (place + round) % cases;
                 figures[case].push(measured(case));

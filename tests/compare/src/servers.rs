@@ -235,7 +235,7 @@ impl Kind {
     }
 }
 
-/// The places of the columns of [`measure`] that are plotted.
+/// The indexes of the columns of [`measure`] that are plotted.
 const RATE: usize = 0;
 const CPU: usize = 4;
 

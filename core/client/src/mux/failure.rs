@@ -23,11 +23,6 @@ impl LinkFailure {
     pub(super) fn of_stream<P: Platform>(error: io::Error) -> Self {
         Self { cause: Net::<P>::stream_cause(&error), reason: Net::<P>::stream_reason(error) }
     }
-
-    /// The text of the reason, on one line.
-    pub(super) fn report(&self) -> Option<String> {
-        text_of(&self.reason)
-    }
 }
 
 impl From<Cause> for LinkFailure {

@@ -19,6 +19,7 @@
 //! The control connection has no keyspace: its statements name the tables of the system.
 
 use super::error::{KeyspaceError, Rejection, RejectionReason, RequestError};
+use super::failure::text_of;
 use super::host::{Effects, Host};
 use super::link::establish_to;
 use super::{Session, Shared};
@@ -136,7 +137,7 @@ impl<P: Platform> Shared<P> {
                 Some(Err(failure)) => failure,
                 None => return Err(RequestError::TimedOut { address: host.address.clone(), sent: false }),
             };
-            let (cause, report) = (failure.cause, failure.report());
+            let (cause, report) = (failure.cause, text_of(&failure.reason));
             // No server refuses another message of a handshake with this code.
             if cause == (Cause::Command { code: ErrorCode::INVALID.number() }) {
                 return Err(refused(keyspace, Some(host.address.clone()), report.unwrap_or_default()));

@@ -7,7 +7,7 @@
 //! The replies of one read are passed on under one lock.
 
 use super::Shared;
-use super::failure::{Finding, LinkFailure};
+use super::failure::{Finding, LinkFailure, text_of};
 use super::host::{Effects, Host, Output};
 use super::options::PORT_DEFAULT;
 use super::reply::{Reply, copy_body};
@@ -48,7 +48,7 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
         Some(Ok(socket)) => socket,
         Some(Err(failure)) => {
             // The text of a foreign error is not made under the lock.
-            let report = failure.report();
+            let report = text_of(&failure.reason);
             shared.step(&host, |change| change.refused(conn, report));
             end.failure = failure;
             return;

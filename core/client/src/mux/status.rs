@@ -39,12 +39,12 @@ pub struct HostStatus {
     pub version: Version,
     /// Why the last attempt to connect failed: the server's text if it refused the connection,
     /// otherwise the underlying error, such as that of the operating system. The first 256 bytes on
-    /// one line, control characters replaced by spaces. `None` if the server's text contains the
-    /// password, and after the server has accepted a connection.
+    /// one line, control characters replaced by spaces. `None` if there is no such error, if the
+    /// server's text contains the password, and after the server has accepted a connection.
     pub refusal: Option<String>,
 }
 
-/// What a session has found out about its cluster, at one instant.
+/// A session's view of its cluster, at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterStatus {

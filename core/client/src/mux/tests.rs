@@ -1,6 +1,7 @@
 //! Hosts and plans without a network: the tests act as the connections.
 
 mod batch;
+mod failure;
 mod session;
 
 use super::failure::{Finding, LinkFailure};
@@ -181,86 +182,6 @@ fn a_reply_to_an_unsent_request_closes_the_connection() {
     assert_eq!(reason.to_string(), text);
     assert!(rig.is_idle());
     assert_eq!(rig.establish.len(), 1, "another one is wanted");
-}
-
-/// Cassandra 5.0 sends such an error after requests have waited in its queue for too long.
-#[test]
-fn an_error_on_stream_0_on_which_no_request_waits_closes_the_connection_and_is_named() {
-    let mut rig = Rig::new(MuxOptions::DEFAULT);
-    let conn = rig.establish();
-    let slots = [rig.begin("a", None).expect("a slot"), rig.begin("b", None).expect("a slot")];
-    let streams: Vec<i16> = rig.take(conn).iter().map(|(stream, _)| *stream).collect();
-    assert_eq!(streams, [0, 1]);
-    rig.reply(conn, &[0]);
-    assert!(matches!(rig.poll(slots[0], "a"), Poll::Ready(Ok(_))));
-    let body = b"\x00\x00\x10\x01\x00\x06queued".to_vec();
-    let header = poolhouse_cql::Header {
-        version: Version::V4,
-        direction: Direction::Response,
-        flags: Flags::NONE,
-        stream: 0,
-        opcode: Opcode::Error,
-        length_bytes: 12,
-    };
-    let mut batch = vec![Reply { host: rig.host.id, header, body: body.into() }];
-    rig.step(|change| change.dispatch(conn, &mut batch));
-    let lost = rig.poll(slots[1], "b");
-    let Poll::Ready(Err(Failure::Lost { cause: Cause::Protocol, reason, sent: true })) = lost else {
-        panic!("lost: {lost:?}")
-    };
-    let text = "the server sent ERROR on stream 0, on which no request waits for a reply: overloaded (0x1001)";
-    assert_eq!(reason.to_string(), text);
-}
-
-/// An error of a platform that uses the host when it is dropped. It has the number of drops.
-struct UsesHost(Arc<Host>, Arc<AtomicU32>);
-
-impl core::fmt::Debug for UsesHost {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("UsesHost")
-    }
-}
-
-impl Drop for UsesHost {
-    fn drop(&mut self) {
-        // Does not return if the lock is held.
-        self.0.look(Instant::ORIGIN, |_, _, _| ());
-        self.1.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl core::fmt::Display for UsesHost {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("an error of a platform")
-    }
-}
-
-impl core::error::Error for UsesHost {}
-
-impl Rig {
-    /// Lets a connection fail with a [`UsesHost`]. Returns the number of its drops.
-    fn fail_with_an_error_of_the_platform(&mut self, conn: MuxConnId) -> Arc<AtomicU32> {
-        let drops = Arc::new(AtomicU32::new(0));
-        let reason = Reason::new(UsesHost(Arc::clone(&self.host), Arc::clone(&drops)));
-        let failure = LinkFailure { cause: Cause::Network, reason };
-        self.step(|change| change.failed(conn, &failure));
-        drop(failure);
-        assert_eq!(drops.load(Ordering::Relaxed), 0, "the outcome holds the error");
-        drops
-    }
-}
-
-#[test]
-fn cancelled_request_does_not_drop_an_error_of_the_platform_under_the_lock() {
-    let mut rig = Rig::new(MuxOptions::DEFAULT);
-    let conn = rig.establish();
-    let slot = rig.begin("a", None).expect("a slot");
-    let drops = rig.fail_with_an_error_of_the_platform(conn);
-    let outcome = rig.step(|change| change.cancel(slot));
-    assert!(matches!(outcome, Some(Err(Failure::Lost { sent: false, .. }))), "{outcome:?}");
-    drop(outcome);
-    assert_eq!(drops.load(Ordering::Relaxed), 1);
-    assert!(rig.is_idle());
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) const COLUMNS: [&str; 12] = [
     "opened",
 ];
 
-/// The place of the column that is plotted.
+/// The index of the plotted column.
 pub(super) const GAP: usize = 8;
 
 /// The figures of a client in a window.
