@@ -21,6 +21,9 @@
 //!   threshold is kept until the load is below the threshold by a quarter of it (by at least one
 //!   request, unless the threshold is 0).
 //! - **Replacement**: [`Mux::replace_connections`] retires all connections and opens others.
+//! - **Reconnecting**: a connection that failed is replaced after `backoff_min`, and requests wait for
+//!   the other one. After an attempt that failed, the pauses grow up to `backoff_max`, and requests fail
+//!   while no connection is open or pending.
 //! - **Heartbeat**: a heartbeat is sent when no byte was received for `heartbeat_interval`. If it
 //!   is not answered in time, the connection is closed.
 //! - **Queue**: when all connections are busy, up to `max_queue_size` requests wait in a queue,
@@ -114,8 +117,8 @@ pub struct Mux<M: MuxMemory> {
     /// The time of the next check for surplus connections; set while more than `core_connections`
     /// are open.
     shrink_at: Option<Instant>,
-    /// The last failure to establish, unless a connection was established since.
-    down: Option<Down>,
+    /// The pause after the last failure, unless a connection was established since.
+    pause: Option<Pause>,
     /// Whether the host was reported to be available while a connection was being established. Then
     /// the pause after its failure is at most `BACKOFF_UP`.
     is_reported_up: bool,
@@ -123,18 +126,18 @@ pub struct Mux<M: MuxMemory> {
     backoff: Duration,
     /// The state of the generator of the random parts of pauses. Zero stays zero, and has none.
     entropy: u32,
-    /// Whether a connection failed before its first reply, and no connection has received a first
-    /// reply since. The next such failure delays reconnecting.
-    failed_unanswered: bool,
     /// The number of heartbeat actions that are owed.
     heartbeats_owed: u32,
 }
 
-/// A failure to establish.
+/// A pause before the next attempt to connect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Down {
+struct Pause {
+    /// The cause of the first failure of this pause.
     cause: Cause,
-    /// When the first attempt of this pause failed.
+    /// Whether it was an established connection that failed. Requests then wait for the next attempt.
+    is_lost: bool,
+    /// When it failed.
     at: Instant,
     /// The earliest time of the next attempt.
     until: Instant,
@@ -171,11 +174,10 @@ impl<M: MuxMemory> Mux<M> {
             in_flight: 0,
             in_flight_max: 0,
             shrink_at: None,
-            down: None,
+            pause: None,
             is_reported_up: false,
             backoff: Duration::ZERO,
             entropy: 0,
-            failed_unanswered: false,
             heartbeats_owed: 0,
         };
         mux.open_needed(now, false, observer);
@@ -216,7 +218,8 @@ impl<M: MuxMemory> Mux<M> {
         }
         let now = self.advance(now);
         self.open_needed(now, true, observer);
-        self.conns.len(conn::OPEN) == 0 && self.pending_count() > 0
+        self.conns.len(conn::OPEN) == 0
+            && (self.pending_count() > 0 || (self.needs_growth(true) && self.down_cause().is_none()))
     }
 
     /// Acquires a stream id on the least busy connection, or enters the queue.
@@ -360,7 +363,7 @@ impl<M: MuxMemory> Mux<M> {
     /// Events: `ConnectionRetired`, `ConnectionClosed`, `ConnectionCreated`.
     pub fn replace_connections(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);
-        self.down = None;
+        self.pause = None;
         self.retire_all(now, observer);
         self.open_needed(now, false, observer);
         self.fail_if_down(now, observer);
@@ -404,7 +407,7 @@ impl<M: MuxMemory> Mux<M> {
     ) -> Result<(), Stale> {
         let now = self.advance(now);
         let index = self.establishing(conn).ok_or(Stale)?;
-        (self.down, self.is_reported_up) = (None, false);
+        (self.pause, self.is_reported_up) = (None, false);
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
         slot.received_at = now;
@@ -445,28 +448,28 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// Handles a report that the host accepts connections: shortens the pause after a failure to
-    /// establish to at most 250 ms, also if the connection that is being established fails later.
+    /// Handles a report that the host accepts connections: shortens the pause after a failure to at
+    /// most 250 ms, also if the connection that is being established fails later.
     ///
     /// Cost: O(connections). Owes at most an `Establish` for each connection that the load requires.
     /// Events: `ConnectionCreated`.
     pub fn handle_host_up(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let now = self.advance(now);
         self.is_reported_up = self.pending_count() > 0;
-        if let Some(down) = &mut self.down {
-            down.until = down.until.min(down.at.saturating_add(BACKOFF_UP));
+        if let Some(pause) = &mut self.pause {
+            pause.until = pause.until.min(pause.at.saturating_add(BACKOFF_UP));
             self.open_needed(now, false, observer);
         }
     }
 
     /// Handles the failure of a connection: closes it, and fails the requests on it.
     ///
-    /// The next connection is opened at once. If this is the second connection in a row that failed
-    /// before its first reply, the next one is opened after a pause, as after a failure to
-    /// establish.
+    /// The next connection is opened after [`backoff_min`](MuxOptions::backoff_min), and requests wait
+    /// for it: a host that shuts down may accept a connection at once, and refuse all requests on it. A
+    /// connection that failed before its first reply counts as a failure to establish.
     ///
-    /// Cost: O(connections + waiting requests). Owes its `Close`, and perhaps an `Establish`.
-    /// Events: `ConnectionClosed`, `ConnectionCreated` or `ConnectionResurrected`.
+    /// Cost: O(connections + waiting requests). Owes its `Close`, and the `Wake`s of requests.
+    /// Events: `ConnectionClosed`, `ConnectionResurrected`, `AcquireFailed`.
     ///
     /// # Errors
     ///
@@ -584,11 +587,11 @@ impl<M: MuxMemory> Mux<M> {
         self.closed
     }
 
-    /// Whether the last attempt to establish a connection failed. While this is true, a rise of the
-    /// load can make the next attempt due without a timeout.
+    /// Whether the last connection failed, or the last attempt to establish one. While this is true, a
+    /// rise of the load can make the next attempt due without a timeout.
     #[doc(hidden)]
     pub const fn has_failed(&self) -> bool {
-        self.down.is_some()
+        self.pause.is_some()
     }
 
     /// Whether some connection has no free stream id. Until one is free, no heartbeat can be sent
@@ -653,7 +656,6 @@ impl<M: MuxMemory> Mux<M> {
     #[inline]
     fn note_reply(&mut self, index: u32) {
         if !core::mem::replace(&mut self.conns.get_mut(index).answered, true) {
-            self.failed_unanswered = false;
             self.backoff = Duration::ZERO;
         }
     }
@@ -736,10 +738,10 @@ impl<M: MuxMemory> Hash for Mux<M> {
     /// pool that does not shrink, because they do not affect later results.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { id, config, closed, now, conns, streams, waiters, deadlines, in_flight, in_flight_max, .. } = self;
-        let Self { shrink_at, down, is_reported_up, backoff, entropy, failed_unanswered, heartbeats_owed, .. } = self;
+        let Self { shrink_at, pause, is_reported_up, backoff, entropy, heartbeats_owed, .. } = self;
         let in_flight_max = shrink_at.map(|_| in_flight_max);
         (id, config, closed, now, conns, waiters, deadlines, in_flight, in_flight_max).hash(state);
-        (shrink_at, down, is_reported_up, backoff, entropy, failed_unanswered, heartbeats_owed).hash(state);
+        (shrink_at, pause, is_reported_up, backoff, entropy, heartbeats_owed).hash(state);
         for (index, streams) in (0..).zip(streams.slots()) {
             if matches!(conns.list_of(index), conn::OPEN | conn::TRASHED | conn::RETIRED) {
                 streams.hash(state);

@@ -2,7 +2,7 @@
 
 use super::memory::MuxConnSlot;
 use super::streams::Streams;
-use super::{BACKOFF_UP, Down, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
+use super::{BACKOFF_UP, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, Pause, conn, stream_words, waiter};
 use crate::machine::Observer;
 use crate::storage::{Full, Store};
 use crate::time::Past;
@@ -52,7 +52,7 @@ impl<M: MuxMemory> Mux<M> {
             if self.resurrect(now, observer) {
                 self.serve(now, observer);
                 pressed = pressed && self.least_busy().is_none();
-            } else if self.down.is_some_and(|down| down.until > now) {
+            } else if self.is_paused(now) {
                 break;
             } else if !self.conns.has_free_slot() && self.conns.has_any() {
                 // A slot becomes free when the driver polls a `Close`; `poll_timeout` then returns
@@ -65,16 +65,31 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// Delays the next attempt. Failures during the pause count as one.
+    fn is_paused(&self, now: Instant) -> bool {
+        self.pause.is_some_and(|pause| pause.until > now)
+    }
+
+    /// Delays the next attempt after one that failed. Failures during the pause count as one.
     pub(super) fn note_failure(&mut self, now: Instant, cause: Cause) {
         let is_up = core::mem::take(&mut self.is_reported_up);
-        if self.down.is_none_or(|down| down.until <= now) {
-            let pause = self.backoff.clamp(self.config.options().backoff_min, self.config.backoff_after(cause));
-            self.backoff = pause.saturating_mul(2);
-            let pause = if is_up { pause.min(BACKOFF_UP) } else { pause };
-            let pause = pause - self.random_part(pause / 4);
-            self.down = Some(Down { cause, at: now, until: now.saturating_add(pause) });
+        if !self.is_paused(now) || self.pause.is_some_and(|pause| pause.is_lost) {
+            let length = self.backoff.clamp(self.config.options().backoff_min, self.config.backoff_after(cause));
+            self.backoff = length.saturating_mul(2);
+            let length = if is_up { length.min(BACKOFF_UP) } else { length };
+            self.set_pause(now, cause, length, false);
         }
+    }
+
+    /// Delays the next attempt after an established connection has failed, unless there is a pause.
+    pub(super) fn note_loss(&mut self, now: Instant, cause: Cause) {
+        if !self.is_paused(now) {
+            self.set_pause(now, cause, self.config.options().backoff_min, true);
+        }
+    }
+
+    fn set_pause(&mut self, now: Instant, cause: Cause, length: Duration, is_lost: bool) {
+        let length = length - self.random_part(length / 4);
+        self.pause = Some(Pause { cause, is_lost, at: now, until: now.saturating_add(length) });
     }
 
     /// A random part of a duration.
@@ -286,8 +301,8 @@ impl<M: MuxMemory> Mux<M> {
             return;
         };
         let max = host.max_connections;
-        if let Some(down) = &mut self.down {
-            down.until = down.until.min(down.at.saturating_add(self.config.backoff_after(down.cause)));
+        if let Some(pause) = &mut self.pause {
+            pause.until = pause.until.min(pause.at.saturating_add(self.config.backoff_after(pause.cause)));
         }
         self.abandon_pending(now, max.saturating_sub(self.conns.len(conn::OPEN)), observer);
         self.trash_beyond(now, max, observer);

@@ -137,11 +137,11 @@ impl<M: MuxMemory> Mux<M> {
         Ok(Acquire::Queued(MuxWaiterId(key)))
     }
 
-    /// The cause of the last failure, if no connection is open or pending. `None` without a
-    /// failure: the next attempt then begins as soon as a connection slot is free.
+    /// The cause of the last failure to establish, if no connection is open or pending. Otherwise
+    /// requests wait: the next attempt begins after the pause, or as soon as a connection slot is free.
     pub(super) fn down_cause(&self) -> Option<Cause> {
         let none = self.conns.len(conn::OPEN) + self.pending_count() == 0;
-        self.down.filter(|_| none).map(|down| down.cause)
+        self.pause.filter(|pause| none && !pause.is_lost).map(|pause| pause.cause)
     }
 
     /// Fails waiting requests if no connection is open or pending.
@@ -268,8 +268,9 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Closes an established connection that has failed.
     pub(super) fn fail(&mut self, now: Instant, index: u32, cause: Cause, observer: &mut impl Observer<MuxEvent>) {
-        // Delays reconnecting to a host that accepts connections but does not answer on them.
-        if !self.conns.get(index).answered && core::mem::replace(&mut self.failed_unanswered, true) {
+        if self.conns.get(index).answered {
+            self.note_loss(now, cause);
+        } else {
             self.note_failure(now, cause);
         }
         self.drop_conn(now, index, MuxClosed::Error(cause), observer);

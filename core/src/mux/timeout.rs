@@ -141,7 +141,7 @@ impl<M: MuxMemory> Mux<M> {
         });
         // An attempt is due after the pause, or when a slot is free.
         if self.needs_growth(false) && self.conns.has_free_slot() {
-            earlier(Some(self.down.map_or(self.now, |down| down.until.max(self.now))));
+            earlier(Some(self.pause.map_or(self.now, |pause| pause.until.max(self.now))));
         }
         // `Instant::MAX` means never.
         next.filter(|at| *at < Instant::MAX)

@@ -167,6 +167,17 @@ pub struct Waiter {
     owes_wake: bool,
 }
 
+/// A failure, and the pause after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Down {
+    cause: Cause,
+    /// An attempt failed, or a connection without a reply: requests fail, too.
+    refuses: bool,
+    since: u64,
+    /// The earliest time of the next attempt.
+    until: u64,
+}
+
 /// The pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
@@ -182,16 +193,14 @@ pub struct Model {
     /// Set while more connections are open than the core number: when the window ends, and the
     /// maximum number of requests in flight in it.
     window: Option<(u64, u32)>,
-    /// The cause and the time of the last failure, and the earliest time of the next attempt.
-    down: Option<(Cause, u64, u64)>,
+    /// The last failure, and the pause after it.
+    down: Option<Down>,
     /// The host was reported to be available during an attempt.
     reported_up: bool,
     /// The last pause without its random part; `None` after a reply.
     pause: Option<Duration>,
     /// The random number from which the next one follows.
     random: u32,
-    /// A connection has failed without a reply, and no connection has had a first reply since.
-    fruitless: bool,
     last_conn: u64,
     last_waiter: u64,
     last_request: u64,
@@ -218,7 +227,6 @@ impl Model {
             reported_up: false,
             pause: None,
             random: 0,
-            fruitless: false,
             last_conn: 0,
             last_waiter: 0,
             last_request: 0,
@@ -332,7 +340,7 @@ impl Model {
         let trash = self.at(Place::Trashed).filter(|conn| conn.in_flight() == 0 || conn.until > self.now);
         let trash = trash.map(|conn| conn.until);
         let wanted = self.wants_growth(false) && self.conns.len() < self.room.conns;
-        let growth = wanted.then(|| self.down.map_or(self.now, |(.., until)| until.max(self.now)));
+        let growth = wanted.then(|| self.down.map_or(self.now, |down| down.until.max(self.now)));
         waits.chain(look).chain(peers).chain(trash).chain(growth).min().filter(|at| *at < END)
     }
 
@@ -469,10 +477,10 @@ impl Model {
         }
     }
 
-    /// The cause of the last failure, while no connection is open or pending.
+    /// Why requests fail while no connection is open or pending; `None` if they wait.
     fn down_cause(&self) -> Option<Cause> {
         let none = self.at(Place::Open).next().is_none() && self.pending() == 0;
-        self.down.filter(|_| none).map(|(cause, ..)| cause)
+        self.down.filter(|down| none && down.refuses).map(|down| down.cause)
     }
 
     fn fail_if_down(&mut self) {
@@ -511,7 +519,7 @@ impl Model {
                 self.look();
                 self.serve();
                 pressed = pressed && self.least_busy().is_none();
-            } else if self.down.is_some_and(|(.., until)| until > self.now) {
+            } else if self.down.is_some_and(|down| down.until > self.now) {
                 return;
             } else if self.conns.len() < self.room.conns {
                 self.create();
@@ -543,22 +551,27 @@ impl Model {
         self.emit(Event::Created(self.last_conn));
     }
 
-    /// Of several failures within a pause, the first one counts.
+    /// Of several failures within a pause, the first one counts; but attempts that fail count more than
+    /// connections.
     fn note_failure(&mut self, cause: Cause) {
         let is_up = core::mem::take(&mut self.reported_up);
-        if self.down.is_none_or(|(.., until)| until <= self.now) {
+        if self.down.is_none_or(|down| down.until <= self.now || !down.refuses) {
             let first = self.options.backoff_min;
             let pause = self.pause.map_or(first, |last| last.saturating_mul(2).max(first)).min(self.longest(cause));
             self.pause = Some(pause);
             let longest = if is_up { PAUSE_UP.into() } else { u128::MAX };
-            let pause = pause.as_nanos().min(longest);
-            for (left, right) in [(13, 0), (0, 17), (5, 0)] {
-                self.random ^= if right == 0 { self.random << left } else { self.random >> right };
-            }
-            let less = pause / 4 * u128::from(self.random) / (1 << 32);
-            let until = u64::try_from(u128::from(self.now) + pause - less).unwrap_or(END).min(END);
-            self.down = Some((cause, self.now, until));
+            let until = self.end_of_pause(pause.as_nanos().min(longest));
+            self.down = Some(Down { cause, refuses: true, since: self.now, until });
         }
+    }
+
+    /// The end of a pause of this many nanoseconds, less its random part.
+    fn end_of_pause(&mut self, pause: u128) -> u64 {
+        for (left, right) in [(13, 0), (0, 17), (5, 0)] {
+            self.random ^= if right == 0 { self.random << left } else { self.random >> right };
+        }
+        let less = pause / 4 * u128::from(self.random) / (1 << 32);
+        u64::try_from(u128::from(self.now) + pause - less).unwrap_or(END).min(END)
     }
 
     /// The longest pause after a failure.
@@ -602,18 +615,17 @@ impl Model {
     fn note_reply(&mut self, id: u64) {
         if !self.conn(id).is_some_and(|conn| conn.answered) {
             self.conn_mut(id).answered = true;
-            self.fruitless = false;
             self.pause = None;
         }
     }
 
-    /// The second consecutive failure without a first reply counts as a failed attempt.
+    /// A connection that fails without a reply counts as an attempt that failed.
     fn fail(&mut self, id: u64, cause: Cause) {
         if !self.conn(id).is_some_and(|conn| conn.answered) {
-            if self.fruitless {
-                self.note_failure(cause);
-            }
-            self.fruitless = true;
+            self.note_failure(cause);
+        } else if self.down.is_none_or(|down| down.until <= self.now) {
+            let until = self.end_of_pause(self.options.backoff_min.as_nanos());
+            self.down = Some(Down { cause, refuses: false, since: self.now, until });
         }
         self.lose(id, MuxClosed::Error(cause));
         self.provide(false);

@@ -100,14 +100,17 @@ fn hysteresis_of_a_small_threshold_is_at_least_one_request() {
 }
 
 #[test]
-fn slot_of_a_closed_connection_is_reused_at_once_in_fixed_memory() {
+fn slot_of_a_closed_connection_is_reused_in_fixed_memory_when_it_is_free() {
     let mut rig = Rig::<MuxFixed<1, 2, { stream_words(8) }>>::new(SMALL);
     rig.establish();
     let stream = rig.stream();
+    rig.answer(stream);
+    let stream = rig.stream();
     let conn = stream.conn();
-    // The socket fails, and its slot is free only later.
+    // The socket fails, and its slot is free only after the pause.
     rig.mux.handle_failed(rig.now, conn, Cause::Network, &mut rig.events).expect("it was there");
     rig.mux.assert_invariants();
+    rig.now = rig.now.saturating_add(SECOND);
     let waiter = rig.waiter();
     assert_eq!(rig.mux.poll_timeout(), Some(rig.now), "its place is free now");
     rig.act(|mux, now, seen| mux.handle_timeout(now, seen));

@@ -13,18 +13,19 @@ fn reconfigure<M: MuxMemory>(rig: &mut Rig<M>, options: MuxOptions) {
 }
 
 #[test]
-fn failed_connection_in_the_only_slot_is_replaced_at_once() {
+fn failed_connection_in_the_only_slot_is_replaced() {
     let one = of(HostOptions { max_connections: 1, ..SMALL.local });
     let mut rig = Rig::<MuxFixed<1, 3, { stream_words(8) }>>::new(one);
     rig.establish();
+    let stream = rig.stream();
+    rig.answer(stream);
     let streams: Vec<_> = (0..4).map(|_| rig.stream()).collect();
     let waiter = rig.waiter();
     let conn = streams[0].conn();
     rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
     assert_eq!(rig.claim(waiter), MuxClaim::Waiting);
-    assert_eq!(rig.mux.poll_timeout(), Some(rig.now), "there is a place");
-    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
-    assert_ne!(rig.mux.poll_timeout(), Some(rig.now));
+    assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND)), "there is a place");
+    rig.wait(SECOND);
     rig.establish();
     assert!(matches!(rig.claim(waiter), MuxClaim::Granted(_)));
 }
@@ -33,6 +34,8 @@ fn failed_connection_in_the_only_slot_is_replaced_at_once() {
 fn options_beyond_the_fixed_memory_do_not_keep_a_failed_connection_from_being_replaced() {
     let mut rig = Rig::<MuxFixed<1, 3, { stream_words(8) }>>::new(SMALL);
     rig.establish();
+    let stream = rig.stream();
+    rig.answer(stream);
     let streams: Vec<_> = (0..4).map(|_| rig.stream()).collect();
     for _ in 0..8 {
         let waiter = rig.waiter();
@@ -42,7 +45,7 @@ fn options_beyond_the_fixed_memory_do_not_keep_a_failed_connection_from_being_re
     let conn = streams[0].conn();
     rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
     let waiter = rig.waiter();
-    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    rig.wait(SECOND);
     assert_eq!(rig.establish.len(), 1);
     rig.establish();
     assert!(matches!(rig.claim(waiter), MuxClaim::Granted(_)));
@@ -215,6 +218,7 @@ fn host_that_answers_nothing_is_retried_after_growing_pauses() {
         let conn = rig.establish[0];
         rig.establish();
         rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
+        assert!(matches!(rig.acquire(), Err(AcquireError::Down { cause: Cause::Network })));
         let before = rig.now;
         while rig.establish.is_empty() {
             rig.now = rig.mux.poll_timeout().expect("it is tried again");
@@ -222,23 +226,54 @@ fn host_that_answers_nothing_is_retried_after_growing_pauses() {
         }
         pauses.push(rig.now.saturating_since(before).as_secs());
     }
-    assert_eq!(pauses, [0, 1, 2, 4, 8]);
+    assert_eq!(pauses, [1, 2, 4, 8, 16]);
     // A reply resets the pause.
     let conn = rig.establish[0];
     rig.establish();
     let stream = rig.stream();
-    let id = i32::from(stream.id());
-    assert_eq!(rig.act(|mux, now, seen| mux.handle_reply(now, conn, id, seen)), Ok(Reply::Request));
-    rig.act(|mux, now, seen| mux.release(now, stream, Written::Perhaps, seen)).expect("its own");
+    rig.answer(stream);
     rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
-    assert_eq!(rig.establish.len(), 1, "at once");
-    let conn = rig.establish[0];
+    assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND)));
+}
+
+/// A peer that shuts down closes its connections. It accepts a connection that is opened at once, does
+/// not close that one, and refuses the requests on it.
+#[test]
+fn lost_connection_is_replaced_after_a_pause_and_requests_wait_for_it() {
+    for (reported_up, pause) in [(false, SECOND), (true, Duration::from_millis(250))] {
+        let mut rig = rig(of(HostOptions { max_connections: 1, ..SMALL.local }));
+        let conn = rig.establish[0];
+        rig.establish();
+        let stream = rig.stream();
+        rig.answer(stream);
+        rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
+        let lost_at = rig.now;
+        assert!(rig.act(|mux, now, seen| mux.must_connect(now, seen)), "another host is asked first");
+        let waiter = rig.waiter();
+        if reported_up {
+            rig.act(|mux, now, seen| mux.handle_host_up(now, seen));
+        }
+        assert!(rig.establish.is_empty(), "not at once");
+        assert_eq!(rig.mux.poll_timeout(), Some(lost_at.saturating_add(pause)));
+        rig.wait(pause);
+        rig.establish();
+        let MuxClaim::Granted(stream) = rig.claim(waiter) else { panic!("not granted") };
+        rig.answer(stream);
+    }
+}
+
+#[test]
+fn attempt_that_fails_in_the_pause_after_a_loss_has_a_pause_of_its_own() {
+    let mut rig = rig(of(HostOptions { core_connections: 2, max_connections: 2, ..SMALL.local }));
+    let second = rig.establish.pop().expect("two are opened");
+    let first = rig.establish[0];
     rig.establish();
-    rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
-    assert_eq!(rig.establish.len(), 1, "at once, as it is the first");
-    let conn = rig.establish[0];
-    rig.establish();
-    rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
-    assert!(rig.establish.is_empty());
+    let stream = rig.stream();
+    rig.answer(stream);
+    rig.act(|mux, now, seen| mux.handle_failed(now, first, Cause::Network, seen)).expect("it is open");
+    let waiter = rig.waiter();
+    rig.now = rig.now.saturating_add(SECOND / 2);
+    rig.act(|mux, now, seen| mux.handle_establish_failed(now, second, Cause::Network, seen)).expect("it is awaited");
+    assert_eq!(rig.claim(waiter), MuxClaim::Failed(AcquireError::Down { cause: Cause::Network }));
     assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND)));
 }

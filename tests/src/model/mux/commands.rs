@@ -1,6 +1,6 @@
 //! Calls of the application.
 
-use super::{Model, Outcome, Place, Stand, Waiter, later};
+use super::{Down, Model, Outcome, Place, Stand, Waiter, later};
 use crate::machines::mux::Event;
 use core::time::Duration;
 use poolhouse_core::mux::{AcquireError, MuxClosed, MuxOptions, Written};
@@ -78,7 +78,8 @@ impl Model {
         }
         self.advance(now);
         self.provide(true);
-        self.state().open == 0 && self.pending() > 0
+        let waits = self.wants_growth(true) && self.down_cause().is_none();
+        self.state().open == 0 && (self.pending() > 0 || waits)
     }
 
     /// Claims the outcome of a waiter. Returns `None` for an unknown waiter.
@@ -155,8 +156,9 @@ impl Model {
             return;
         };
         let max = host.max_connections;
-        if let Some((cause, at, until)) = self.down {
-            self.down = Some((cause, at, until.min(later(at, self.longest(cause)))));
+        if let Some(down) = self.down {
+            let until = down.until.min(later(down.since, self.longest(down.cause)));
+            self.down = Some(Down { until, ..down });
         }
         self.give_up_pending(max.saturating_sub(self.state().open));
         self.trash_beyond(max);

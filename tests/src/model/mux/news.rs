@@ -48,8 +48,8 @@ impl Model {
         self.advance(now);
         let is_pending = |conn: &Conn| matches!(conn.place, Place::OwesEstablish | Place::Establishing);
         self.reported_up = self.conns.iter().any(is_pending);
-        let Some((cause, at, until)) = self.down else { return };
-        self.down = Some((cause, at, until.min(at.saturating_add(PAUSE_UP))));
+        let Some(down) = &mut self.down else { return };
+        down.until = down.until.min(down.since.saturating_add(PAUSE_UP));
         self.provide(false);
     }
 

@@ -21,17 +21,16 @@ impl Model {
             reported_up,
             pause,
             random,
-            fruitless,
             ..
         } = self;
         let Self { last_conn: _, last_waiter: _, last_request: _, .. } = self;
         assert!(events.is_empty(), "events were taken");
-        (options, closed, reported_up, pause, random, fruitless).hash(canon);
-        (window.map(|(_, most)| most), down.map(|(cause, ..)| cause)).hash(canon);
+        (options, closed, reported_up, pause, random).hash(canon);
+        (window.map(|(_, most)| most), down.map(|down| (down.cause, down.refuses))).hash(canon);
         canon.time(*now);
         canon.time(window.map_or(0, |(at, _)| at));
-        canon.time(down.map_or(0, |(_, at, _)| at));
-        canon.time(down.map_or(0, |(.., until)| until));
+        canon.time(down.map_or(0, |down| down.since));
+        canon.time(down.map_or(0, |down| down.until));
         (conns.len(), waiters.len()).hash(canon);
         for conn in conns {
             Self::words_of_conn(conn, canon);
