@@ -398,6 +398,8 @@ fn security_9_refused_version_is_tried_again_after_a_time() {
     let versions = stage.platform.with(|rig| Arc::clone(&rig.versions));
     let versions = || core::mem::take(&mut *versions.lock().expect("not poisoned"));
     stage.platform.run();
+    stage.platform.with(|rig| rig.now += MuxOptions::DEFAULT.backoff_min);
+    stage.platform.run();
     // The connection after the refused one tries the lower version at once. After two of them fail,
     // no further one is accepted.
     assert_eq!((stage.told().0, versions()), (2, vec![4, 3, 3]));
