@@ -22,8 +22,8 @@
 //!   request, unless the threshold is 0).
 //! - **Replacement**: [`Mux::replace_connections`] retires all connections and opens others.
 //! - **Reconnecting**: a connection that failed is replaced after `backoff_min`, and requests wait for
-//!   the other one. After an attempt that failed, the pauses grow up to `backoff_max`, and requests fail
-//!   while no connection is open or pending.
+//!   the new one. Further pauses grow up to `backoff_max` until a reply arrives. After an attempt that
+//!   failed, requests fail while no connection is open or pending.
 //! - **Heartbeat**: a heartbeat is sent when no byte was received for `heartbeat_interval`. If it
 //!   is not answered in time, the connection is closed.
 //! - **Queue**: when all connections are busy, up to `max_queue_size` requests wait in a queue,
@@ -207,7 +207,8 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// Returns whether a request would wait until the first connection is established, and begins to
-    /// establish it as [`Mux::acquire`] does. A driver of several hosts asks another one first.
+    /// establish it as [`Mux::acquire`] does, unless there is a pause. A driver of several hosts asks
+    /// another one first.
     ///
     /// Cost: O(1) if a connection is open, otherwise O(connections). Owes at most an `Establish`, or the
     /// `Wake`s of requests that a resurrected connection takes.
@@ -355,7 +356,7 @@ impl<M: MuxMemory> Mux<M> {
     /// Established connections, trashed ones included, are retired: the requests in flight on them are
     /// answered, then they are closed. Connections that the driver is establishing are abandoned. A
     /// connection whose `Establish` was not polled stays, because the driver has not begun it. The pause
-    /// after a failure to establish ends, because its cause may be gone. Requests wait until one of the
+    /// after a failure ends, because its cause may be gone. Requests wait until one of the
     /// others is established.
     ///
     /// Cost: O(connections). Owes a `Close` for each connection without requests, and an `Establish` for
@@ -440,7 +441,7 @@ impl<M: MuxMemory> Mux<M> {
     ) -> Result<(), Stale> {
         let now = self.advance(now);
         let index = self.establishing(conn).ok_or(Stale)?;
-        self.note_failure(now, cause);
+        self.note_failure(now, cause, false);
         self.drop_conn(now, index, MuxClosed::Error(cause), observer);
         // A trashed connection may replace it.
         self.open_needed(now, false, observer);
@@ -458,18 +459,20 @@ impl<M: MuxMemory> Mux<M> {
         self.is_reported_up = self.pending_count() > 0;
         if let Some(pause) = &mut self.pause {
             pause.until = pause.until.min(pause.at.saturating_add(BACKOFF_UP));
-            self.open_needed(now, false, observer);
         }
+        self.open_needed(now, false, observer);
     }
 
     /// Handles the failure of a connection: closes it, and fails the requests on it.
     ///
-    /// The next connection is opened after [`backoff_min`](MuxOptions::backoff_min), and requests wait
-    /// for it: a host that shuts down may accept a connection at once, and refuse all requests on it. A
-    /// connection that failed before its first reply counts as a failure to establish.
+    /// The next connection is opened after a pause, and requests wait for it: a host that shuts down may
+    /// accept a connection at once, and refuse all requests on it. The pause is that after a failure to
+    /// establish: [`backoff_min`](MuxOptions::backoff_min), or longer if no reply has arrived since the last
+    /// failure.
     ///
-    /// Cost: O(connections + waiting requests). Owes its `Close`, and the `Wake`s of requests.
-    /// Events: `ConnectionClosed`, `ConnectionResurrected`, `AcquireFailed`.
+    /// Cost: O(connections + waiting requests). Owes its `Close`, and the `Wake`s of requests that a
+    /// resurrected connection takes.
+    /// Events: `ConnectionClosed`, `ConnectionResurrected`, `StreamAcquired`, `AcquireFailed`.
     ///
     /// # Errors
     ///
@@ -587,8 +590,8 @@ impl<M: MuxMemory> Mux<M> {
         self.closed
     }
 
-    /// Whether the last connection failed, or the last attempt to establish one. While this is true, a
-    /// rise of the load can make the next attempt due without a timeout.
+    /// Whether there is a pause before the next attempt to connect. While this is true, a rise of the load
+    /// can make the attempt due without a timeout.
     #[doc(hidden)]
     pub const fn has_failed(&self) -> bool {
         self.pause.is_some()
@@ -688,7 +691,7 @@ impl<M: MuxMemory> Mux<M> {
 
 impl<M: MuxMemory> Mux<M> {
     /// Fails requests that waited too long, trashes and closes surplus connections, starts
-    /// heartbeats, and retries after failures to establish.
+    /// heartbeats, and opens connections after the pauses that follow failures.
     ///
     /// Cost: O(connections^2), and O(log n) for each affected waiting request.
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {

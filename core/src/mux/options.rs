@@ -82,9 +82,9 @@ pub struct MuxOptions {
     pub heartbeat_timeout: Duration,
     /// The interval at which surplus connections are detected. Default 10 s.
     pub shrink_interval: Duration,
-    /// The pause after a connection, or the first attempt to connect, has failed. After each further
-    /// attempt that fails it is twice the last, and each is shortened by a random part of up to a
-    /// quarter ([`Mux::set_entropy`](super::Mux::set_entropy)). At least 1 ms; default 50 ms.
+    /// The pause before a connection that failed is replaced. After each further failure before the next
+    /// reply it is twice the last, and each is shortened by a random part of up to a quarter
+    /// ([`Mux::set_entropy`](super::Mux::set_entropy)). At least 1 ms; default 50 ms.
     pub backoff_min: Duration,
     /// The longest pause after a network error or timeout: a host that listens again is tried within
     /// this time. Default 500 ms.

@@ -59,7 +59,7 @@ impl<M: MuxMemory> Mux<M> {
                 // a time that is due.
                 break;
             } else if self.create(now, observer).is_err() {
-                self.note_failure(now, Cause::Resources);
+                self.note_failure(now, Cause::Resources, false);
                 break;
             }
         }
@@ -69,25 +69,18 @@ impl<M: MuxMemory> Mux<M> {
         self.pause.is_some_and(|pause| pause.until > now)
     }
 
-    /// Delays the next attempt after one that failed. Failures during the pause count as one.
-    pub(super) fn note_failure(&mut self, now: Instant, cause: Cause) {
-        let is_up = core::mem::take(&mut self.is_reported_up);
-        if !self.is_paused(now) || self.pause.is_some_and(|pause| pause.is_lost) {
-            let length = self.backoff.clamp(self.config.options().backoff_min, self.config.backoff_after(cause));
-            self.backoff = length.saturating_mul(2);
-            let length = if is_up { length.min(BACKOFF_UP) } else { length };
-            self.set_pause(now, cause, length, false);
+    /// Delays the next attempt. Failures during a pause count as one, except that an attempt that fails
+    /// ends the pause after a lost connection.
+    ///
+    /// - `is_lost`: whether an established connection failed, not an attempt.
+    pub(super) fn note_failure(&mut self, now: Instant, cause: Cause, is_lost: bool) {
+        let is_up = !is_lost && core::mem::take(&mut self.is_reported_up);
+        if self.is_paused(now) && self.pause.is_some_and(|pause| is_lost || !pause.is_lost) {
+            return;
         }
-    }
-
-    /// Delays the next attempt after an established connection has failed, unless there is a pause.
-    pub(super) fn note_loss(&mut self, now: Instant, cause: Cause) {
-        if !self.is_paused(now) {
-            self.set_pause(now, cause, self.config.options().backoff_min, true);
-        }
-    }
-
-    fn set_pause(&mut self, now: Instant, cause: Cause, length: Duration, is_lost: bool) {
+        let length = self.backoff.clamp(self.config.options().backoff_min, self.config.backoff_after(cause));
+        self.backoff = length.saturating_mul(2);
+        let length = if is_up { length.min(BACKOFF_UP) } else { length };
         let length = length - self.random_part(length / 4);
         self.pause = Some(Pause { cause, is_lost, at: now, until: now.saturating_add(length) });
     }

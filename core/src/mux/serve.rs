@@ -268,11 +268,7 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Closes an established connection that has failed.
     pub(super) fn fail(&mut self, now: Instant, index: u32, cause: Cause, observer: &mut impl Observer<MuxEvent>) {
-        if self.conns.get(index).answered {
-            self.note_loss(now, cause);
-        } else {
-            self.note_failure(now, cause);
-        }
+        self.note_failure(now, cause, true);
         self.drop_conn(now, index, MuxClosed::Error(cause), observer);
         self.open_needed(now, false, observer);
         self.fail_if_down(now, observer);

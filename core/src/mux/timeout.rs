@@ -17,6 +17,8 @@ impl<M: MuxMemory> Mux<M> {
         // Close failed and expired connections before failing timed-out requests, so freed capacity
         // can serve them.
         self.check_heartbeats(now, observer);
+        // Otherwise `has_failed` stays true if no other connection is needed.
+        self.pause = self.pause.filter(|pause| !pause.is_lost || pause.until > now);
         while let Some(index) = self.expired_trashed(now) {
             self.drop_conn(now, index, super::MuxClosed::Idle, observer);
         }

@@ -171,7 +171,7 @@ pub struct Waiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Down {
     cause: Cause,
-    /// An attempt failed, or a connection without a reply: requests fail, too.
+    /// It was an attempt, and requests fail, too. After the failure of a connection they wait.
     refuses: bool,
     since: u64,
     /// The earliest time of the next attempt.
@@ -526,7 +526,7 @@ impl Model {
             } else {
                 // A connection slot will become free if the capacity is not 0.
                 if self.conns.is_empty() {
-                    self.note_failure(Cause::Resources);
+                    self.note_failure(Cause::Resources, true);
                 }
                 return;
             }
@@ -553,25 +553,21 @@ impl Model {
 
     /// Of several failures within a pause, the first one counts; but attempts that fail count more than
     /// connections.
-    fn note_failure(&mut self, cause: Cause) {
-        let is_up = core::mem::take(&mut self.reported_up);
-        if self.down.is_none_or(|down| down.until <= self.now || !down.refuses) {
+    fn note_failure(&mut self, cause: Cause, refuses: bool) {
+        let is_up = refuses && core::mem::take(&mut self.reported_up);
+        if self.down.is_none_or(|down| down.until <= self.now || (refuses && !down.refuses)) {
             let first = self.options.backoff_min;
             let pause = self.pause.map_or(first, |last| last.saturating_mul(2).max(first)).min(self.longest(cause));
             self.pause = Some(pause);
             let longest = if is_up { PAUSE_UP.into() } else { u128::MAX };
-            let until = self.end_of_pause(pause.as_nanos().min(longest));
-            self.down = Some(Down { cause, refuses: true, since: self.now, until });
+            let pause = pause.as_nanos().min(longest);
+            for (left, right) in [(13, 0), (0, 17), (5, 0)] {
+                self.random ^= if right == 0 { self.random << left } else { self.random >> right };
+            }
+            let less = pause / 4 * u128::from(self.random) / (1 << 32);
+            let until = u64::try_from(u128::from(self.now) + pause - less).unwrap_or(END).min(END);
+            self.down = Some(Down { cause, refuses, since: self.now, until });
         }
-    }
-
-    /// The end of a pause of this many nanoseconds, less its random part.
-    fn end_of_pause(&mut self, pause: u128) -> u64 {
-        for (left, right) in [(13, 0), (0, 17), (5, 0)] {
-            self.random ^= if right == 0 { self.random << left } else { self.random >> right };
-        }
-        let less = pause / 4 * u128::from(self.random) / (1 << 32);
-        u64::try_from(u128::from(self.now) + pause - less).unwrap_or(END).min(END)
     }
 
     /// The longest pause after a failure.
@@ -619,14 +615,8 @@ impl Model {
         }
     }
 
-    /// A connection that fails without a reply counts as an attempt that failed.
     fn fail(&mut self, id: u64, cause: Cause) {
-        if !self.conn(id).is_some_and(|conn| conn.answered) {
-            self.note_failure(cause);
-        } else if self.down.is_none_or(|down| down.until <= self.now) {
-            let until = self.end_of_pause(self.options.backoff_min.as_nanos());
-            self.down = Some(Down { cause, refuses: false, since: self.now, until });
-        }
+        self.note_failure(cause, false);
         self.lose(id, MuxClosed::Error(cause));
         self.provide(false);
         self.fail_if_down();

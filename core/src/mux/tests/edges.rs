@@ -104,8 +104,6 @@ fn slot_of_a_closed_connection_is_reused_in_fixed_memory_when_it_is_free() {
     let mut rig = Rig::<MuxFixed<1, 2, { stream_words(8) }>>::new(SMALL);
     rig.establish();
     let stream = rig.stream();
-    rig.answer(stream);
-    let stream = rig.stream();
     let conn = stream.conn();
     // The socket fails, and its slot is free only after the pause.
     rig.mux.handle_failed(rig.now, conn, Cause::Network, &mut rig.events).expect("it was there");

@@ -17,8 +17,6 @@ fn failed_connection_in_the_only_slot_is_replaced() {
     let one = of(HostOptions { max_connections: 1, ..SMALL.local });
     let mut rig = Rig::<MuxFixed<1, 3, { stream_words(8) }>>::new(one);
     rig.establish();
-    let stream = rig.stream();
-    rig.answer(stream);
     let streams: Vec<_> = (0..4).map(|_| rig.stream()).collect();
     let waiter = rig.waiter();
     let conn = streams[0].conn();
@@ -34,8 +32,6 @@ fn failed_connection_in_the_only_slot_is_replaced() {
 fn options_beyond_the_fixed_memory_do_not_keep_a_failed_connection_from_being_replaced() {
     let mut rig = Rig::<MuxFixed<1, 3, { stream_words(8) }>>::new(SMALL);
     rig.establish();
-    let stream = rig.stream();
-    rig.answer(stream);
     let streams: Vec<_> = (0..4).map(|_| rig.stream()).collect();
     for _ in 0..8 {
         let waiter = rig.waiter();
@@ -218,7 +214,6 @@ fn host_that_answers_nothing_is_retried_after_growing_pauses() {
         let conn = rig.establish[0];
         rig.establish();
         rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
-        assert!(matches!(rig.acquire(), Err(AcquireError::Down { cause: Cause::Network })));
         let before = rig.now;
         while rig.establish.is_empty() {
             rig.now = rig.mux.poll_timeout().expect("it is tried again");
@@ -263,6 +258,47 @@ fn lost_connection_is_replaced_after_a_pause_and_requests_wait_for_it() {
 }
 
 #[test]
+fn requests_wait_also_if_a_connection_without_a_reply_is_lost() {
+    let two = of(HostOptions { core_connections: 2, max_connections: 2, ..SMALL.local });
+    for unused_first in [false, true] {
+        let mut rig = rig(two);
+        let mut conns = rig.establish.clone();
+        rig.establish();
+        let stream = rig.stream();
+        conns.sort_by_key(|conn| (*conn == stream.conn()) == unused_first);
+        rig.answer(stream);
+        for conn in conns {
+            rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
+        }
+        let waiter = rig.waiter();
+        assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND)), "both losses count as one");
+        rig.wait(SECOND);
+        rig.establish();
+        assert!(matches!(rig.claim(waiter), MuxClaim::Granted(_)));
+    }
+}
+
+#[test]
+fn pause_is_forgotten_if_no_other_connection_is_needed() {
+    let mut rig = rig(of(HostOptions { core_connections: 0, ..SMALL.local }));
+    let waiter = rig.waiter();
+    let conn = rig.establish[0];
+    rig.establish();
+    let MuxClaim::Granted(stream) = rig.claim(waiter) else { panic!("not granted") };
+    rig.answer(stream);
+    rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
+    assert_eq!((rig.mux.has_failed(), rig.mux.poll_timeout()), (true, None));
+    let early = rig.waiter();
+    assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND)), "it is needed now");
+    rig.act(|mux, now, seen| mux.cancel(now, early, seen));
+    rig.now = rig.now.saturating_add(SECOND);
+    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    assert!(!rig.mux.has_failed());
+    let _late = rig.waiter();
+    assert_eq!(rig.establish.len(), 1, "at once");
+}
+
+#[test]
 fn attempt_that_fails_in_the_pause_after_a_loss_has_a_pause_of_its_own() {
     let mut rig = rig(of(HostOptions { core_connections: 2, max_connections: 2, ..SMALL.local }));
     let second = rig.establish.pop().expect("two are opened");
@@ -275,5 +311,5 @@ fn attempt_that_fails_in_the_pause_after_a_loss_has_a_pause_of_its_own() {
     rig.now = rig.now.saturating_add(SECOND / 2);
     rig.act(|mux, now, seen| mux.handle_establish_failed(now, second, Cause::Network, seen)).expect("it is awaited");
     assert_eq!(rig.claim(waiter), MuxClaim::Failed(AcquireError::Down { cause: Cause::Network }));
-    assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND)));
+    assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND * 2)));
 }

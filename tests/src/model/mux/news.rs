@@ -36,7 +36,7 @@ impl Model {
         if !self.is_at(id, |place| place == Place::Establishing) {
             return false;
         }
-        self.note_failure(cause);
+        self.note_failure(cause, true);
         self.lose(id, MuxClosed::Error(cause));
         self.provide(false);
         self.fail_if_down();
@@ -48,8 +48,9 @@ impl Model {
         self.advance(now);
         let is_pending = |conn: &Conn| matches!(conn.place, Place::OwesEstablish | Place::Establishing);
         self.reported_up = self.conns.iter().any(is_pending);
-        let Some(down) = &mut self.down else { return };
-        down.until = down.until.min(down.since.saturating_add(PAUSE_UP));
+        if let Some(down) = &mut self.down {
+            down.until = down.until.min(down.since.saturating_add(PAUSE_UP));
+        }
         self.provide(false);
     }
 

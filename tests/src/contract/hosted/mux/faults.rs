@@ -310,7 +310,7 @@ async fn cut_handshake<P: Platform + Default>(cut: Cut) {
     rig.end().await;
 }
 
-/// Requests in flight fail, once; another connection is established at once.
+/// Requests in flight fail, once; another connection is established.
 async fn cut_reply<P: Platform + Default>(cut: Cut) {
     for version in [Version::V3, Version::V5] {
         let rig = Rig::<P>::new(|options| options.version(version));
