@@ -22,8 +22,8 @@
 //!   request, unless the threshold is 0).
 //! - **Replacement**: [`Mux::replace_connections`] retires all connections and opens others.
 //! - **Reconnecting**: a connection that failed is replaced after `backoff_min`, and requests wait for
-//!   the new one. Further pauses grow up to `backoff_max` until a reply arrives. After an attempt that
-//!   failed, requests fail while no connection is open or pending.
+//!   the new one. Further pauses grow up to `backoff_max` until a new connection receives a reply. After
+//!   an attempt that failed, requests fail while no connection is open or pending.
 //! - **Heartbeat**: a heartbeat is sent when no byte was received for `heartbeat_interval`. If it
 //!   is not answered in time, the connection is closed.
 //! - **Queue**: when all connections are busy, up to `max_queue_size` requests wait in a queue,
@@ -117,7 +117,8 @@ pub struct Mux<M: MuxMemory> {
     /// The time of the next check for surplus connections; set while more than `core_connections`
     /// are open.
     shrink_at: Option<Instant>,
-    /// The pause after the last failure, unless a connection was established since.
+    /// The pause after the last failure. That after an attempt that failed ends when a connection is
+    /// established.
     pause: Option<Pause>,
     /// Whether the host was reported to be available while a connection was being established. Then
     /// the pause after its failure is at most `BACKOFF_UP`.
@@ -408,7 +409,9 @@ impl<M: MuxMemory> Mux<M> {
     ) -> Result<(), Stale> {
         let now = self.advance(now);
         let index = self.establishing(conn).ok_or(Stale)?;
-        (self.pause, self.is_reported_up) = (None, false);
+        // The pause after a connection was lost goes on: it began after this attempt.
+        self.pause = self.pause.filter(|pause| pause.is_lost);
+        self.is_reported_up = false;
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
         slot.received_at = now;
@@ -423,8 +426,8 @@ impl<M: MuxMemory> Mux<M> {
     /// Handles a failure to establish a connection.
     ///
     /// The next attempt is made after a pause, which doubles from
-    /// [`backoff_min`](MuxOptions::backoff_min) to [`backoff_max`](MuxOptions::backoff_max) until a
-    /// reply arrives; [`Mux::handle_host_up`] shortens it. If no other connection is open or pending,
+    /// [`backoff_min`](MuxOptions::backoff_min) to [`backoff_max`](MuxOptions::backoff_max) until a new
+    /// connection receives a reply; [`Mux::handle_host_up`] shortens it. If no other connection is open or pending,
     /// waiting requests fail.
     ///
     /// Cost: O(waiting requests). Owes their `Wake`s. Events: `ConnectionClosed`, `AcquireFailed`.
@@ -466,9 +469,9 @@ impl<M: MuxMemory> Mux<M> {
     /// Handles the failure of a connection: closes it, and fails the requests on it.
     ///
     /// The next connection is opened after a pause, and requests wait for it: a host that shuts down may
-    /// accept a connection at once, and refuse all requests on it. The pause is that after a failure to
-    /// establish: [`backoff_min`](MuxOptions::backoff_min), or longer if no reply has arrived since the last
-    /// failure.
+    /// accept a connection at once, and refuse all requests on it. The pause grows from
+    /// [`backoff_min`](MuxOptions::backoff_min) to [`backoff_max`](MuxOptions::backoff_max) until a new
+    /// connection receives a reply.
     ///
     /// Cost: O(connections + waiting requests). Owes its `Close`, and the `Wake`s of requests that a
     /// resurrected connection takes.

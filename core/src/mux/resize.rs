@@ -2,7 +2,7 @@
 
 use super::memory::MuxConnSlot;
 use super::streams::Streams;
-use super::{BACKOFF_UP, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, Pause, conn, stream_words, waiter};
+use super::{BACKOFF_UP, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, MuxOptions, Pause, conn, stream_words, waiter};
 use crate::machine::Observer;
 use crate::storage::{Full, Store};
 use crate::time::Past;
@@ -60,6 +60,7 @@ impl<M: MuxMemory> Mux<M> {
                 break;
             } else if self.create(now, observer).is_err() {
                 self.note_failure(now, Cause::Resources, false);
+                self.fail_if_down(now, observer);
                 break;
             }
         }
@@ -78,7 +79,10 @@ impl<M: MuxMemory> Mux<M> {
         if self.is_paused(now) && self.pause.is_some_and(|pause| is_lost || !pause.is_lost) {
             return;
         }
-        let length = self.backoff.clamp(self.config.options().backoff_min, self.config.backoff_after(cause));
+        let MuxOptions { backoff_min, backoff_max, .. } = *self.config.options();
+        // Requests wait during the pause after a lost connection.
+        let longest = if is_lost { backoff_max } else { self.config.backoff_after(cause) };
+        let length = self.backoff.clamp(backoff_min, longest);
         self.backoff = length.saturating_mul(2);
         let length = if is_up { length.min(BACKOFF_UP) } else { length };
         let length = length - self.random_part(length / 4);

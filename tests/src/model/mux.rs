@@ -527,6 +527,7 @@ impl Model {
                 // A connection slot will become free if the capacity is not 0.
                 if self.conns.is_empty() {
                     self.note_failure(Cause::Resources, true);
+                    self.fail_if_down();
                 }
                 return;
             }
@@ -557,7 +558,8 @@ impl Model {
         let is_up = refuses && core::mem::take(&mut self.reported_up);
         if self.down.is_none_or(|down| down.until <= self.now || (refuses && !down.refuses)) {
             let first = self.options.backoff_min;
-            let pause = self.pause.map_or(first, |last| last.saturating_mul(2).max(first)).min(self.longest(cause));
+            let longest = if refuses { self.longest(cause) } else { self.options.backoff_max };
+            let pause = self.pause.map_or(first, |last| last.saturating_mul(2).max(first)).min(longest);
             self.pause = Some(pause);
             let longest = if is_up { PAUSE_UP.into() } else { u128::MAX };
             let pause = pause.as_nanos().min(longest);
@@ -570,7 +572,7 @@ impl Model {
         }
     }
 
-    /// The longest pause after a failure.
+    /// The longest pause after an attempt that failed.
     fn longest(&self, cause: Cause) -> Duration {
         let is_network = matches!(cause, Cause::Network | Cause::NetworkTimeout);
         let longest = self.options.backoff_max;

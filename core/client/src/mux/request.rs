@@ -61,9 +61,9 @@ impl<P: Platform> Session<P> {
     ///
     /// The pool of the next host in the query plan grants a stream id on its least busy connection,
     /// or queues the request for at most `pool_timeout`. If the host does not take the request, the
-    /// next host is asked. A host that is being connected, and has no open connection, is asked after
-    /// the other hosts of its distance, unless the options name it; then the request waits for the
-    /// connection. If no host takes the request, the error contains the reason of each. After some errors
+    /// next host is asked. A host without an open connection, which is being connected or will be after a
+    /// pause, is asked after the other hosts of its distance, unless the options name it; then the request
+    /// waits for the connection. If no host takes the request, the error contains the reason of each. After some errors
     /// of servers, the request is sent again: see [`RetryPolicy`].
     ///
     /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.

@@ -279,6 +279,33 @@ fn requests_wait_also_if_a_connection_without_a_reply_is_lost() {
 }
 
 #[test]
+fn pause_after_a_loss_goes_on_when_an_older_attempt_succeeds() {
+    let mut rig = rig(of(HostOptions { core_connections: 2, max_connections: 2, ..SMALL.local }));
+    let second = rig.establish.pop().expect("two are opened");
+    let first = rig.establish[0];
+    rig.establish();
+    rig.act(|mux, now, seen| mux.handle_failed(now, first, Cause::Network, seen)).expect("it is open");
+    rig.act(|mux, now, seen| mux.handle_established(now, second, seen)).expect("it is awaited");
+    assert_eq!((rig.state().open, rig.establish.len()), (1, 0));
+    assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND)));
+    rig.wait(SECOND);
+    assert_eq!(rig.establish.len(), 1);
+}
+
+#[test]
+fn pauses_in_which_requests_wait_are_no_longer_than_backoff_max_for_any_cause() {
+    let short = MuxOptions { backoff_max: SECOND * 2, ..of(HostOptions { max_connections: 1, ..SMALL.local }) };
+    let mut rig = rig(short);
+    for pause in [1, 2, 2, 2] {
+        let conn = rig.establish[0];
+        rig.establish();
+        rig.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Protocol, seen)).expect("it is open");
+        assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(SECOND * pause)));
+        rig.wait(SECOND * pause);
+    }
+}
+
+#[test]
 fn pause_is_forgotten_if_no_other_connection_is_needed() {
     let mut rig = rig(of(HostOptions { core_connections: 0, ..SMALL.local }));
     let waiter = rig.waiter();

@@ -16,7 +16,9 @@ impl Model {
         if !self.is_at(id, |place| place == Place::Establishing) {
             return false;
         }
-        self.down = None;
+        if self.down.is_some_and(|down| down.refuses) {
+            self.down = None;
+        }
         self.reported_up = false;
         self.put(id, Place::Open);
         let now = self.now;
