@@ -2,7 +2,9 @@
 
 use super::memory::MuxConnSlot;
 use super::streams::Streams;
-use super::{BACKOFF_UP, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, MuxOptions, Pause, conn, stream_words, waiter};
+use super::{
+    BACKOFF_UP, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, MuxOptions, Pause, conn, stream_words, waiter,
+};
 use crate::machine::Observer;
 use crate::storage::{Full, Store};
 use crate::time::Past;
