@@ -92,21 +92,21 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
 fn falsified_outputs_break_these_invariants() {
     expect![[r#"
         a connection also fails: P1 59
-        a duration is wrong: M4 34, M5 10, P19 12, P32 7
-        a number of requests is wrong: M4 27, M5 27, M6 1
-        a reason is wrong: M4 49, P19 13
+        a duration is wrong: M4 35, M5 10, P19 12, P32 6
+        a number of requests is wrong: M4 29, M5 25, M6 1
+        a reason is wrong: M4 50, P19 12
         a stream id is used twice: M1 31
-        a stream is also acquired: P1 59
-        an action is also polled: M6 45, P8 4, nothing 12
+        a stream is also acquired: P1 58
+        an action is also polled: M6 48, P8 4, nothing 9
         an event has another time: P25 63
         an event is added: M5 12, M6 37, P18 13
-        an event is emitted twice: M2 1, M3 1, M4 28, M5 12, M6 19, P18 2
-        an event is missing: M4 26, M5 19, M6 13, P19 5
-        an event is of another connection: M4 22, M6 15, P32 17, P6 7
+        an event is emitted twice: M2 1, M3 1, M4 30, M5 11, M6 17, P18 3
+        an event is missing: M4 27, M5 17, M6 13, P19 6
+        an event is of another connection: M2 1, M4 19, M6 15, P32 16, P6 10
         an event is of another stream: M2 40, M3 6
-        events are in another order: M2 4, M3 2, M4 1, M5 4, M6 45, P19 6, P6 1
-        the pool is also closed: M6 4, P1 55, P20 1
-        the time of the pool also advances: P1 15, P20 4, P25 28, P32 3, nothing 12
+        events are in another order: M2 5, M3 1, M4 1, M5 4, M6 44, P19 7, P6 1
+        the pool is also closed: M6 5, P1 53, P20 3
+        the time of the pool also advances: P1 17, P20 2, P25 28, P32 3, nothing 12
     "#]]
     .assert_eq(&verdicts(1_000, 400, crate::fuzz::mux));
 }
