@@ -8,7 +8,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Every connection is busy, and the queue is full.
+    /// Every connection is busy, or none is open yet, and the queue is full.
     Busy {
         /// Requests in flight on all connections of the host.
         in_flight: u32,

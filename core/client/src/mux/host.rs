@@ -148,7 +148,7 @@ pub(super) type Outcome = Result<Reply, Failure>;
 pub(super) enum Failure {
     /// The pool rejected it.
     Rejected(AcquireError),
-    /// No connection is open, and the request does not wait for the one that is being established.
+    /// No connection is open, and the request does not wait for the first one.
     Connecting,
     Encode(CqlEncodeError),
     TimedOut {
@@ -361,7 +361,7 @@ pub(super) struct Change<'a> {
 impl Change<'_> {
     /// Begins a request and returns its slot.
     ///
-    /// - `waits`: whether it waits for a connection that is being established.
+    /// - `waits`: whether it waits for the first connection.
     /// - `deadline`: of the whole request.
     /// - `waker`: cloned before the lock is taken, because cloning may run arbitrary code.
     ///
@@ -389,7 +389,7 @@ impl Change<'_> {
 
     /// Sends a request, or enters the pool's queue. Returns its slot.
     ///
-    /// - `waits`: whether it waits for a connection that is being established.
+    /// - `waits`: whether it waits for the first connection.
     fn start(&mut self, message: Message<'_>, waits: bool, deadline: Option<Instant>) -> Result<u32, Failure> {
         if !waits && self.state.mux.must_connect(self.now, &mut self.observer) {
             return Err(Failure::Connecting);

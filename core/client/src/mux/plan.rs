@@ -121,8 +121,8 @@ impl Hosts {
 
 /// The hosts to try, in their order.
 ///
-/// Unless its hosts are chosen, a request does not wait for the connection of a host that is being connected
-/// while other hosts of its distance have not been tried: such a host is returned a second time, after them.
+/// Unless its hosts are chosen, a request does not wait for the first connection of a host while other hosts
+/// of its distance have not been tried: such a host is returned a second time, after them.
 pub(super) struct Plan<'o> {
     hosts: Arc<Hosts>,
     chosen: Option<&'o [MuxId]>,

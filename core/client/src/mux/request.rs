@@ -164,7 +164,7 @@ impl<'a, P: Platform> Terms<'a, P> {
         }
     }
 
-    /// Whether the request waits for a connection of the current host that is being established.
+    /// Whether the request waits for the first connection of the current host.
     pub(super) fn waits(&self, tried: Option<&Tried<'_>>) -> bool {
         self.chosen.is_some() || tried.is_some_and(|tried| tried.plan.waits())
     }
@@ -293,7 +293,7 @@ impl<'a, P: Platform> Terms<'a, P> {
 /// Why a request is sent again.
 #[derive(Default)]
 pub(super) struct Again {
-    /// `None`: the host is being connected.
+    /// `None`: the host has no connection yet.
     reason: Option<RejectionReason>,
     /// The server's error.
     error: Option<Box<ServerError>>,

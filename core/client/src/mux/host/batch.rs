@@ -63,7 +63,7 @@ impl Change<'_> {
     /// has its outcome at once.
     ///
     /// - `batch`: the slot of the batch; `None` for a new batch.
-    /// - `requests`: each with its index, and whether it waits for a connection that is being established.
+    /// - `requests`: each with its index, and whether it waits for the first connection.
     /// - `deadline`: of the whole batch.
     pub(in crate::mux) fn begin_all<'r>(
         &mut self,
