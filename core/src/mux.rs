@@ -427,8 +427,8 @@ impl<M: MuxMemory> Mux<M> {
     ///
     /// The next attempt is made after a pause, which doubles from
     /// [`backoff_min`](MuxOptions::backoff_min) to [`backoff_max`](MuxOptions::backoff_max) until a new
-    /// connection receives a reply; [`Mux::handle_host_up`] shortens it. If no other connection is open or pending,
-    /// waiting requests fail.
+    /// connection receives a reply; [`Mux::handle_host_up`] shortens it. If no other connection is open or
+    /// pending, waiting requests fail.
     ///
     /// Cost: O(waiting requests). Owes their `Wake`s. Events: `ConnectionClosed`, `AcquireFailed`.
     ///

@@ -83,14 +83,14 @@ pub struct MuxOptions {
     /// The interval at which surplus connections are detected. Default 10 s.
     pub shrink_interval: Duration,
     /// The pause before a connection that failed is replaced. After each further failure, until a new
-    /// connection receives a reply, it is twice the last, and each is shortened by a random part of up to a quarter
-    /// ([`Mux::set_entropy`](super::Mux::set_entropy)). At least 1 ms; default 50 ms.
+    /// connection receives a reply, it is twice the last. Each is shortened by a random part of up to a
+    /// quarter ([`Mux::set_entropy`](super::Mux::set_entropy)). At least 1 ms; default 50 ms.
     pub backoff_min: Duration,
     /// The longest pause after a network error or timeout, and after a connection that was established has
     /// failed: a host that listens again is tried within this time. Default 500 ms.
     ///
-    /// After another failure to establish, such as a refused password, pauses grow up to 60 s, or to this option if
-    /// that is longer: another attempt would probably fail as well, and costs the host a handshake.
+    /// After another failure to establish, such as a refused password, pauses grow up to 60 s, or to this
+    /// option if that is longer: another attempt would probably fail as well, and costs the host a handshake.
     pub backoff_max: Duration,
 }
 

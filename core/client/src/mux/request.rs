@@ -63,8 +63,8 @@ impl<P: Platform> Session<P> {
     /// or queues the request for at most `pool_timeout`. If the host does not take the request, the
     /// next host is asked. A host without an open connection, which is being connected or will be after a
     /// pause, is asked after the other hosts of its distance, unless the options name it; then the request
-    /// waits for the connection. If no host takes the request, the error contains the reason of each. After some errors
-    /// of servers, the request is sent again: see [`RetryPolicy`].
+    /// waits for the connection. If no host takes the request, the error contains the reason of each. After
+    /// some errors of servers, the request is sent again: see [`RetryPolicy`].
     ///
     /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.
     ///
