@@ -13,23 +13,25 @@ use poolhouse_client::mux::{HostOptions, MuxOptions};
 use poolhouse_cql::Consistency;
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
-    suite.case("hosted::mux::crowd::every_task_has_its_turn", || run::<P>(async || crowd::<P>(0).await)).case(
+    suite.case("hosted::mux::crowd::every_task_has_its_turn", || run::<P>(async || crowd::<P>("void", 0).await)).case(
         "hosted::mux::crowd::no_task_has_twice_the_turns_of_another",
         || {
-            run::<P>(async || crowd::<P>(TASKS * TURNS).await);
+            run::<P>(async || crowd::<P>(DELAYED, TASKS * TURNS).await);
         },
     )
 }
 
-/// Average number of turns of each task in the comparison. All turns together take some seconds. If
-/// the system does not run one of the server's threads for half a second, the tasks on its
-/// connection still keep more than half of their turns.
-const TURNS: u32 = 512;
+/// Average number of turns of each task in the comparison. With the delay of [`DELAYED`], all turns
+/// together take six seconds. If the system does not run one of the server's threads for half a
+/// second, the tasks on its connection still keep more than half of their turns.
+const TURNS: u32 = 32;
+/// A statement whose reply is delayed by 75 ms. Without the delay, six seconds are five million turns.
+const DELAYED: &str = "delay 75 void";
 const CONNECTIONS: u32 = 4;
 const REQUESTS: u32 = 1024;
 
-/// Each task sends one request, and further ones until all tasks together had `turns` turns.
-async fn crowd<P: Platform + Default>(turns: u32) {
+/// Each task sends `statement` once, and again until all tasks together had `turns` turns.
+async fn crowd<P: Platform + Default>(statement: &'static str, turns: u32) {
     let local = HostOptions {
         core_connections: CONNECTIONS,
         max_connections: CONNECTIONS,
@@ -52,7 +54,7 @@ async fn crowd<P: Platform + Default>(turns: u32) {
             async move {
                 let mut had = 0;
                 loop {
-                    session.query("void", Consistency::One).await.expect("it is answered");
+                    session.query(statement, Consistency::One).await.expect("it is answered");
                     had += 1;
                     if all.fetch_add(1, Ordering::Relaxed) + 1 >= turns {
                         return had;
