@@ -14,6 +14,9 @@ use poolhouse_client::mux::{AcquireError, MuxOptions, RejectionReason, RequestEr
 use poolhouse_core::Cause;
 use poolhouse_cql::Version;
 
+/// The code of an error of Cassandra.
+const OVERLOADED: i32 = 0x1001;
+
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite
         .case("hosted::mux::faults::half_open_peer_is_found_by_a_heartbeat", || run::<P>(half_open::<P>))
@@ -21,6 +24,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
         .case("hosted::mux::faults::host_that_no_connection_is_made_to", || run::<P>(black_hole::<P>))
         .case("hosted::mux::faults::host_that_is_being_connected_delays_no_request", || run::<P>(connecting::<P>))
         .case("hosted::mux::faults::peer_that_never_ends_the_handshake", || run::<P>(no_handshake::<P>))
+        .case("hosted::mux::faults::host_that_shuts_down_receives_no_request", || run::<P>(shutting_down::<P>))
         .case("hosted::mux::faults::replies_by_ids_that_nobody_has", || run::<P>(lies::<P>));
     let suite = FORMATS.into_iter().fold(suite, |suite, format| {
         let name = format.0;
@@ -63,6 +67,28 @@ async fn half_open<P: Platform + Default>() {
     rig.session.set_mux_options(CALM).expect("valid options");
     rig.works().await;
     assert!(rig.server().counts().accepted >= 2);
+    rig.end().await;
+}
+
+/// The first host closes its connections, then accepts new ones and refuses their requests, as Cassandra
+/// does while it shuts down. During the pause after a lost connection, no connection is made to it, and
+/// the other host serves all requests, which are not retried.
+async fn shutting_down<P: Platform + Default>() {
+    const REQUESTS: usize = 1_000;
+    let pause = Duration::from_secs(3600);
+    let mux = MuxOptions { backoff_min: pause, backoff_max: pause, ..CALM };
+    let rig = Rig::<P>::of(vec![server(), server()], |options| options.mux(mux));
+    rig.works().await;
+    let accepted = rig.server().counts().accepted;
+    let refused = rig.server().add(Rule::statements(Act::Error(OVERLOADED, "Server is shutting down".into())));
+    rig.server().cut_all(Cut::Close);
+    eventually("the connections are closed", || rig.state(0).open == 0).await;
+    for number in 0..REQUESTS {
+        let text = number.to_string();
+        let found = within(PATIENCE, "it is answered", rig.echo(&text)).await;
+        assert_eq!(found.expect("the other host replies"), text);
+    }
+    assert_eq!((rig.server().struck(refused), rig.server().counts().accepted), (0, accepted));
     rig.end().await;
 }
 
