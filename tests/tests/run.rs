@@ -152,6 +152,18 @@ fn a_build_ahead_runs_last_until_its_step_waits_for_it() {
     assert!(weights.starts_with(ahead), "{weights}");
 }
 
+/// `watch` runs beside the steps after it.
+#[test]
+fn the_last_step_waits_for_those_that_run_beside_others() {
+    let folder = Folder::new("beside");
+    folder.add_program("cargo", "sleep 1; exit 1");
+    let (status, output) = folder.run(&["--only", "watch", "--only", "report"], &[]);
+    assert_eq!(status, Some(1), "{output}");
+    let place = |text: &str| output.find(text).unwrap_or_else(|| panic!("no {text}: {output}"));
+    assert!(place("[ 1/2] watch ") < place("[ 2/2] report "), "{output}");
+    assert!(output.ends_with("\n0 passed, 2 failed, 0 skipped\n"), "{output}");
+}
+
 #[test]
 fn the_report_fails_unless_each_requirement_has_a_test_that_passed() {
     let folder = Folder::new("report");
