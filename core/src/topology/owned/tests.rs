@@ -67,3 +67,44 @@ fn security_5_consecutive_events_share_descriptions_and_texts() {
     let texts = &changes[4][1].texts;
     assert_eq!(texts.slots.len(), 4, "two addresses, a set name and a tag, and no text of earlier replies");
 }
+
+/// The bytes of each copied event, with a seed of this many letters.
+#[cfg(feature = "std")]
+fn heap_bytes_with_a_seed_of(letters: usize) -> Vec<(&'static str, usize)> {
+    let seed = "a".repeat(letters);
+    let options = TopologyOptions { seeds: &[&seed], ..TopologyOptions::default() };
+    let mut copies = Copies::default();
+    let config = options.validate().unwrap();
+    let mut topology = Topology::<OnHeap>::new(Instant::ORIGIN, TopologyId::new(1), config, &mut copies).unwrap();
+    let server = topology.find(&seed).unwrap();
+    topology.handle_hello(Instant::ORIGIN, server, &HelloReply::OK, None, &mut copies);
+    topology.close(Instant::ORIGIN, &mut copies);
+    let name = |event: &OwnedSdamEvent| match event {
+        OwnedSdamEvent::TopologyDescriptionChanged { .. } => "topology changed",
+        OwnedSdamEvent::ServerDescriptionChanged { .. } => "server changed",
+        OwnedSdamEvent::ServerOpening { .. } | OwnedSdamEvent::ServerClosed { .. } => "server",
+        _ => "topology",
+    };
+    copies.0.iter().map(|event| (name(event), event.heap_bytes())).collect()
+}
+
+/// A queue of events limits its memory by these numbers.
+#[cfg(feature = "std")]
+#[test]
+fn heap_bytes_of_a_copy_include_its_texts() {
+    const LETTERS: usize = 200;
+    let (short, long) = (heap_bytes_with_a_seed_of(1), heap_bytes_with_a_seed_of(1 + LETTERS));
+    let count = |name| short.iter().filter(|(other, _)| *other == name).count();
+    assert_eq!(["topology changed", "server changed", "server", "topology"].map(count), [3, 1, 2, 2]);
+    for ((name, short), (_, long)) in short.into_iter().zip(long) {
+        let (texts, least, most) = match name {
+            "topology" => (0, 0, 0),
+            "server" => (1, 1 + ":27017".len(), 1 + ":27017".len()),
+            // The address, and a copy of it in each description.
+            "server changed" => (3, 100, 2_000),
+            _ => (2, 100, 2_000),
+        };
+        assert_eq!(long - short, texts * LETTERS, "{name}");
+        assert!((least..=most).contains(&short), "{name}: {short}");
+    }
+}

@@ -190,6 +190,19 @@ fn errors_contain_the_phase() {
     assert_eq!(full.to_string(), alloc::format!("out of local resources in hello: {}", EncodeError::Full));
 }
 
+/// The authenticator writes them.
+#[test]
+fn authentication_fields_of_hello_are_ignored_with_an_authenticator() {
+    let metadata = metadata();
+    let plain = HandshakeHello::new(&metadata);
+    let speculative_authenticate = Some(RawDocument::new(&[5, 0, 0, 0, 0]).expect("an empty document"));
+    let hello = HandshakeHello { sasl_supported_mechs: Some("admin.user"), speculative_authenticate, ..plain };
+    let [mut expected, mut found] = [Vec::new(), Vec::new()];
+    assert_eq!(Handshake::new(plain).poll_transmit(&mut expected), Ok(true));
+    assert_eq!(Handshake::with_authenticator(hello, Unauthenticated).poll_transmit(&mut found), Ok(true));
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn default_database_of_authenticators_is_admin() {
     fn database(authenticator: impl Authenticator) -> alloc::string::String {
