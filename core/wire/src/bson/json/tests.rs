@@ -31,6 +31,7 @@ fn dates_are_readable_up_to_the_year_9999() {
     let date = |millis| json(RawValue::DateTime(millis));
     assert_eq!(date(0), r#"{"$date":"1970-01-01T00:00:00Z"}"#);
     assert_eq!(date(951_782_400_001), r#"{"$date":"2000-02-29T00:00:00.001Z"}"#);
+    assert_eq!(date(951_793_445_000), r#"{"$date":"2000-02-29T03:04:05Z"}"#);
     assert_eq!(date(253_402_300_799_999), r#"{"$date":"9999-12-31T23:59:59.999Z"}"#);
     assert_eq!(date(253_402_300_800_000), r#"{"$date":{"$numberLong":"253402300800000"}}"#);
     assert_eq!(date(-1), r#"{"$date":{"$numberLong":"-1"}}"#);
