@@ -4,10 +4,11 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 
-# In a session of its own, a command runs after all other processes. Linux weighs sessions first, and
-# compares niceness inside a session only.
+# The prefix of a command that has the least weight of all processes, in a session of its own. Linux
+# weighs sessions first, and compares niceness inside a session only.
 LAST = ["bash", "-c", '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$@"', "bash"]
 PATIENCE = 150  # in tenths of a second; nextest waits 10 seconds for its tests
 
@@ -35,29 +36,39 @@ def end_session(leader):
         time.sleep(0.1)
 
 
-LEADERS = set()
+LEADERS, LAST_LEADERS = set(), set()
+STARTING, ENDED = threading.Lock(), threading.Event()
 
 
 def end_sessions():
-    """Ends the sessions that other threads of this program still run."""
+    """Ends the sessions that other threads of this program still run. They start no more."""
+    with STARTING:
+        ENDED.set()
     for leader in list(LEADERS):
         end_session(leader)
 
 
 def weigh_sessions():
     """Gives the sessions that run last the weight of all others."""
-    for leader in list(LEADERS):
+    for leader in list(LAST_LEADERS):
         with contextlib.suppress(OSError), open(f"/proc/{leader.pid}/autogroup", "w") as weight:
             weight.write("0")
 
 
-def run_session(command, limit, **options):
+def run_session(command, limit, is_last=False, **options):
     """Runs a command in a session of its own, and ends what is left of it at its end or after `limit` seconds.
 
     Returns its status, or None if the limit ended it, and the output and the errors, if they are pipes.
+    After `end_sessions`, it ends the thread instead.
     """
-    leader = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, text=True, **options)
-    LEADERS.add(leader)
+    with STARTING:
+        if ENDED.is_set():
+            raise SystemExit
+        command = [*(LAST if is_last else []), *command]
+        leader = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, text=True, **options)
+        LEADERS.add(leader)
+        if is_last:
+            LAST_LEADERS.add(leader)
     try:
         output, errors = leader.communicate(timeout=limit)
         return leader.returncode, output, errors
@@ -66,3 +77,4 @@ def run_session(command, limit, **options):
     finally:
         end_session(leader)
         LEADERS.discard(leader)
+        LAST_LEADERS.discard(leader)

@@ -123,18 +123,24 @@ fn a_step_is_ended_with_its_processes_at_its_limit() {
     assert!(stat.is_empty() || stat.contains(" Z "), "{stat}");
 }
 
-/// The build of a later step is the last of all processes to run, until a step waits for it. Linux
+/// The build of a later step has the least weight of all processes, until a step waits for it. Linux
 /// weighs sessions, if it groups processes by them, before it compares their niceness.
+#[cfg(target_os = "linux")]
 #[test]
-fn a_build_ahead_runs_last_until_its_step_waits_for_it() {
+fn a_build_ahead_has_the_least_weight_until_its_step_waits_for_it() {
     let folder = Folder::new("ahead");
     let weights = folder.0.join("weights");
     let group = Path::new("/proc/self/autogroup");
+    // `cargo metadata`, the step before, ends when the build has begun.
     let script = format!(
         "weight() {{ echo \"$(nice) $(grep -o 'nice .*' {group} 2>/dev/null)\" >>'{weights}'; }}
-        weight
-        [[ ! -e {group} ]] || for _ in {{1..100}}; do
-            grep -q 'nice 0' {group} && break
+        [[ $1 == metadata ]] || weight
+        for _ in {{1..600}}; do
+            if [[ $1 == metadata ]]; then
+                [[ -s '{weights}' ]] && exit 0
+            else
+                [[ ! -e {group} ]] || grep -q 'nice 0' {group} && break
+            fi
             sleep 0.1
         done
         weight
@@ -145,23 +151,26 @@ fn a_build_ahead_runs_last_until_its_step_waits_for_it() {
     folder.add_program("cargo", &script);
     folder.add_program("cargo-fuzz", "exit 0");
     // The build fails, so nothing is fuzzed.
-    let (status, output) = folder.run(&["--only", "fuzz"], &[("CXX", "true")]);
+    let (status, output) = folder.run(&["--only", "lock", "--only", "fuzz"], &[("CXX", "true")]);
     assert_eq!(status, Some(1), "{output}");
+    assert!(output.ends_with("\n1 passed, 1 failed, 0 skipped\n"), "{output}");
     let weights = fs::read_to_string(weights).expect("cargo was called");
     let ahead = if group.exists() { "19 nice 19\n19 nice 0\n" } else { "19 \n19 \n" };
     assert!(weights.starts_with(ahead), "{weights}");
 }
 
-/// `watch` runs beside the steps after it.
+/// `watch` runs beside the steps after it. The report of the last but one precedes its own.
 #[test]
 fn the_last_step_waits_for_those_that_run_beside_others() {
     let folder = Folder::new("beside");
-    folder.add_program("cargo", "sleep 1; exit 1");
-    let (status, output) = folder.run(&["--only", "watch", "--only", "report"], &[]);
+    folder.add_program("cargo", "exit 1");
+    let (status, output) = folder.run(&["--only", "watch", "--only", "report", "--only", "long:seeds"], &[]);
     assert_eq!(status, Some(1), "{output}");
     let place = |text: &str| output.find(text).unwrap_or_else(|| panic!("no {text}: {output}"));
-    assert!(place("[ 1/2] watch ") < place("[ 2/2] report "), "{output}");
-    assert!(output.ends_with("\n0 passed, 2 failed, 0 skipped\n"), "{output}");
+    let (watch, report) = (place("[ 1/3] watch                    FAILED"), place("[ 2/3] report "));
+    let begins = place("[ 1/3] watch                    begins");
+    assert!(begins < report && report < watch && watch < place("[ 3/3] long:seeds "), "{output}");
+    assert!(output.ends_with("\n0 passed, 3 failed, 0 skipped\n"), "{output}");
 }
 
 #[test]

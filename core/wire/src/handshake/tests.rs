@@ -190,7 +190,7 @@ fn errors_contain_the_phase() {
     assert_eq!(full.to_string(), alloc::format!("out of local resources in hello: {}", EncodeError::Full));
 }
 
-/// The authenticator writes them.
+/// An authenticator writes these fields itself.
 #[test]
 fn authentication_fields_of_hello_are_ignored_with_an_authenticator() {
     let metadata = metadata();

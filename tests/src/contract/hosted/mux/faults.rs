@@ -70,9 +70,9 @@ async fn half_open<P: Platform + Default>() {
     rig.end().await;
 }
 
-/// The first host closes its connections, then accepts new ones and refuses their requests, as Cassandra
-/// does while it shuts down. During the pause after a lost connection, no connection is made to it, and
-/// the other host serves all requests, which are not retried.
+/// The first host closes its connections. It would accept new ones and refuse their requests, as
+/// Cassandra does while it shuts down. During the pause after a lost connection, no connection is made
+/// to it, and the other host serves all requests, which are not retried.
 async fn shutting_down<P: Platform + Default>() {
     const REQUESTS: usize = 1_000;
     let pause = Duration::from_secs(3600);
