@@ -109,3 +109,15 @@ fn heap_bytes_of_a_copy_include_its_texts() {
         assert!((200..4_000).contains(&short[place]), "{short:?}");
     }
 }
+
+#[cfg(feature = "std")]
+#[test]
+fn heap_bytes_of_a_description_include_its_servers() {
+    let config = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }.validate().unwrap();
+    let mut copies = Copies::default();
+    let topology = Topology::<OnHeap>::new(Instant::ORIGIN, TopologyId::new(1), config, &mut copies).unwrap();
+    let bytes = topology.description().to_owned().heap_bytes();
+    // A list of one server may have memory for some more.
+    let [fixed, server] = [size_of::<super::Topology>(), size_of::<Server>()];
+    assert!((fixed + server..fixed + 6 * server).contains(&bytes), "{bytes} of {fixed} and a server of {server}");
+}
