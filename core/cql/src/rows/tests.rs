@@ -99,6 +99,17 @@ fn lying_counts_are_errors() {
     }
 }
 
+#[test]
+fn pairs_of_a_map_are_counted() {
+    let cell = ints(&[2, -1, -1, -1, -1]);
+    let mut pairs = Pairs::read(&cell).expect("two pairs of nulls");
+    let lengths = core::iter::from_fn(|| {
+        let length = pairs.len();
+        pairs.next().map(|_| length)
+    });
+    assert_eq!(lengths.collect::<Vec<_>>(), [2, 1]);
+}
+
 fn column_of(kind: &[u8]) -> Vec<u8> {
     [&ints(&[0, 1])[..], &string("k"), &string("t"), &string("c"), kind, &ints(&[0])].concat()
 }
