@@ -9,7 +9,7 @@ import time
 
 # The prefix of a command that has the least weight of all processes, in a session of its own. Linux
 # weighs sessions first, and compares niceness inside a session only.
-LAST = ["bash", "-c", '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$@"', "bash"]
+LEAST_WEIGHT = ["bash", "-c", '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$@"', "bash"]
 PATIENCE = 150  # in tenths of a second; nextest waits 10 seconds for its tests
 
 
@@ -36,7 +36,7 @@ def end_session(leader):
         time.sleep(0.1)
 
 
-LEADERS, LAST_LEADERS = set(), set()
+LEADERS, LIGHT_LEADERS = set(), set()
 STARTING, ENDED = threading.Lock(), threading.Event()
 
 
@@ -49,26 +49,26 @@ def end_sessions():
 
 
 def weigh_sessions():
-    """Gives the sessions that run last the weight of all others."""
-    for leader in list(LAST_LEADERS):
+    """Gives the usual weight to the sessions that have the least."""
+    for leader in list(LIGHT_LEADERS):
         with contextlib.suppress(OSError), open(f"/proc/{leader.pid}/autogroup", "w") as weight:
             weight.write("0")
 
 
-def run_session(command, limit, is_last=False, **options):
+def run_session(command, limit, is_light=False, **options):
     """Runs a command in a session of its own, and ends what is left of it at its end or after `limit` seconds.
 
     Returns its status, or None if the limit ended it, and the output and the errors, if they are pipes.
-    After `end_sessions`, it ends the thread instead.
+    A light session has the least weight of all processes. After `end_sessions`, this ends the thread instead.
     """
     with STARTING:
         if ENDED.is_set():
             raise SystemExit
-        command = [*(LAST if is_last else []), *command]
+        command = [*(LEAST_WEIGHT if is_light else []), *command]
         leader = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, text=True, **options)
         LEADERS.add(leader)
-        if is_last:
-            LAST_LEADERS.add(leader)
+        if is_light:
+            LIGHT_LEADERS.add(leader)
     try:
         output, errors = leader.communicate(timeout=limit)
         return leader.returncode, output, errors
@@ -77,4 +77,4 @@ def run_session(command, limit, is_last=False, **options):
     finally:
         end_session(leader)
         LEADERS.discard(leader)
-        LAST_LEADERS.discard(leader)
+        LIGHT_LEADERS.discard(leader)

@@ -14,7 +14,7 @@ use poolhouse_client::mux::{AcquireError, MuxOptions, RejectionReason, RequestEr
 use poolhouse_core::Cause;
 use poolhouse_cql::Version;
 
-/// The code of an error of Cassandra.
+/// The error code by which a node of Cassandra refuses requests.
 const OVERLOADED: i32 = 0x1001;
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
@@ -80,7 +80,7 @@ async fn shutting_down<P: Platform + Default>() {
     let rig = Rig::<P>::of(vec![server(), server()], |options| options.mux(mux));
     rig.works().await;
     let accepted = rig.server().counts().accepted;
-    let refused = rig.server().add(Rule::statements(Act::Error(OVERLOADED, "Server is shutting down".into())));
+    let refusal = rig.server().add(Rule::statements(Act::Error(OVERLOADED, "Server is shutting down".into())));
     rig.server().cut_all(Cut::Close);
     eventually("the connections are closed", || rig.state(0).open == 0).await;
     for number in 0..REQUESTS {
@@ -88,7 +88,7 @@ async fn shutting_down<P: Platform + Default>() {
         let found = within(PATIENCE, "it is answered", rig.echo(&text)).await;
         assert_eq!(found.expect("the other host replies"), text);
     }
-    assert_eq!((rig.server().struck(refused), rig.server().counts().accepted), (0, accepted));
+    assert_eq!((rig.server().struck(refusal), rig.server().counts().accepted), (0, accepted));
     rig.end().await;
 }
 
