@@ -10,8 +10,10 @@
 extern crate alloc;
 
 pub mod canon;
+#[cfg(feature = "contract")]
 pub mod cassandra;
 pub mod cmap;
+#[cfg(feature = "contract")]
 pub mod contract;
 pub mod datastax;
 pub mod dns;
@@ -28,11 +30,13 @@ pub mod kind;
 pub mod lateness;
 pub mod machines;
 pub mod model;
+#[cfg(feature = "contract")]
 pub mod mongod;
 #[cfg(feature = "simulation")]
 pub mod network;
 pub mod oracle;
 pub mod patience;
+#[cfg(feature = "contract")]
 mod process;
 pub mod proxy;
 pub mod reply;
@@ -45,10 +49,12 @@ pub mod seeds;
 pub mod sim;
 pub mod spec;
 pub mod suite;
-#[cfg(test)]
+#[cfg(all(test, feature = "contract"))]
 mod tls_tests;
 
-pub use poolhouse_fake::{choices, cql as cql_server, mongo as fake, rng, tls};
+#[cfg(feature = "contract")]
+pub use poolhouse_fake::tls;
+pub use poolhouse_fake::{choices, cql as cql_server, mongo as fake, rng};
 
 /// The examples of the README, compiled and run as doc tests.
 #[cfg(doctest)]
