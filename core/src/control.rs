@@ -154,8 +154,8 @@ impl<M: Memory> Control<M> {
         }
     }
 
-    /// Initializes a value created by `vacant`, like [`Control::new`]. After an error it must not
-    /// be used.
+    /// Initializes a value created by `vacant`, or a closed one, like [`Control::new`]. After an error it
+    /// must not be used.
     #[doc(hidden)]
     pub fn open(
         &mut self,

@@ -253,8 +253,8 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// Initializes a topology created by `vacant`, like [`Topology::new`]. After an error it must
-    /// not be used.
+    /// Initializes a topology created by `vacant`, or a closed one, like [`Topology::new`]. After an error
+    /// it must not be used.
     pub(crate) fn open(
         &mut self,
         now: Instant,
@@ -264,6 +264,7 @@ impl<M: Memory> Topology<M> {
     ) -> Result<(), Full> {
         let options = config.options();
         (self.id, self.clock, self.closed) = (id, now, false);
+        self.sweep();
         self.seeds = options.seeds.len();
         self.meta.topology_type = config.topology_type();
         if let Some(name) = options.replica_set {

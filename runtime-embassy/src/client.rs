@@ -9,6 +9,7 @@ use crate::run::Runner;
 use crate::server_slot::ServerSlot;
 use crate::slot::{Buffer, Slot};
 use core::fmt;
+use core::future::poll_fn;
 use core::time::Duration;
 use embassy_net::Stack;
 use poolhouse_core::Instant;
@@ -155,7 +156,6 @@ impl<L: Layout> Client<L> {
         events: L::Events,
         encrypts: bool,
     ) -> Result<(Self, Runner<L>), SetupError> {
-        let topology = config.options().topology().validate()?;
         if config.options().seeds.iter().any(|seed| seed.len() + PORT_BYTES > ADDRESS_BYTES_MAX) {
             return Err(SetupError::Full);
         }
@@ -170,7 +170,7 @@ impl<L: Layout> Client<L> {
         let random = config.options().random;
         let runtime = Embassy { stack, slots, dialers, server_slots: server_slots.as_ref(), random, encrypts };
         let core: &'static ClientCore<Embassy<L>> = core.insert(ClientCore::vacant(runtime, core_config, events));
-        core.open(topology)?;
+        open(core, config)?;
         Ok((Self { core, config }, Runner::new(core)))
     }
 
@@ -307,9 +307,38 @@ impl<L: Layout> Client<L> {
     }
 
     /// Closes the client. Waiting operations fail at once. Connections in use are closed when they
-    /// are checked in; the runner closes all others.
+    /// are checked in; the runner closes all others. [`Client::open`] opens the client again.
     pub fn close(&self) {
         self.core.close();
+    }
+
+    /// After [`Client::close`], waits until no connection is left: the last [`Guard`] was dropped, and
+    /// each server has acknowledged the end of its connections, or 1 s was not enough for that. Then the
+    /// network can be turned off and the device can sleep. Cancel-safe.
+    pub async fn closed(&self) {
+        let runtime = self.core.runtime();
+        poll_fn(|context| runtime.poll_free(context.waker())).await;
+    }
+
+    /// Opens the client again after [`Client::closed`]: with the same memory, runner and handles, and
+    /// with new connections to the seeds of its options. Operations that begin from now on wait for a server
+    /// as those of a new client do. Nothing happens if the client is open.
+    ///
+    /// # Errors
+    ///
+    /// [`SetupError::InUse`] while a connection of the closed client is left. [`SetupError::Abandoned`] if
+    /// a runner was dropped.
+    pub fn open(&self) -> Result<(), SetupError> {
+        if !self.core.is_closed() {
+            return Ok(());
+        }
+        if self.core.is_abandoned() {
+            return Err(SetupError::Abandoned);
+        }
+        if self.core.runtime().free_sockets() < L::SOCKETS {
+            return Err(SetupError::InUse);
+        }
+        open(self.core, self.config)
     }
 
     /// Returns the client core, which has the complete interface of the driver.
@@ -336,6 +365,11 @@ impl<L: Layout> fmt::Debug for Client<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("core", self.core).finish_non_exhaustive()
     }
+}
+
+/// Opens a vacant or closed client core for the seeds of the options.
+fn open<L: Layout>(core: &ClientCore<Embassy<L>>, config: &Config) -> Result<(), SetupError> {
+    Ok(core.open(config.options().topology().validate()?)?)
 }
 
 /// Additional bytes of a seed without a port: a colon and a port.

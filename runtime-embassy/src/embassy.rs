@@ -53,6 +53,15 @@ impl<L: Layout> Embassy<L> {
         self.slots().filter(|slot| slot.is_free()).count()
     }
 
+    /// Whether all sockets are free. If not, the waker is woken when one becomes free.
+    pub(crate) fn poll_free(&self, waker: &Waker) -> Poll<()> {
+        if self.free_sockets() == L::SOCKETS {
+            return Poll::Ready(());
+        }
+        self.wait_for_socket(waker);
+        Poll::Pending
+    }
+
     /// Wakes the tasks that wait for a socket, after a socket became free.
     pub(crate) fn wake_dialers(&self) {
         while let Some(dialer) = self.dialers.with(|dialers| dialers.as_mut().iter_mut().find_map(Option::take)) {
@@ -73,8 +82,8 @@ impl<L: Layout> Embassy<L> {
         .await
     }
 
-    /// Registers the waker of a connecting task. Connecting tasks are one per server, or a single
-    /// one for all servers.
+    /// Registers the waker of a task that waits for a socket. Connecting tasks are one per server, or a
+    /// single one for all servers.
     fn wait_for_socket(&self, waker: &Waker) {
         let replaced = self.dialers.with(|dialers| {
             let dialers = dialers.as_mut();
@@ -149,6 +158,8 @@ impl<L: Layout> Runtime for Embassy<L> {
     type Topology = L::Topology;
     type ServerLock = ServerSlotRef<Self>;
     type ServerHandle = ServerRef<Self>;
+
+    const REOPENS: bool = true;
 
     fn secret_entropy(&self) -> Option<[u8; 24]> {
         let mut bytes = [0; 24];

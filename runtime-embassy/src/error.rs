@@ -1,4 +1,4 @@
-//! Errors of building a client.
+//! Errors of building and opening a client.
 
 use core::fmt;
 use poolhouse_core::storage::Full;
@@ -7,7 +7,7 @@ use poolhouse_core::topology::TopologyConfigError;
 use poolhouse_wire::AuthError;
 use poolhouse_wire::hello::MetadataError;
 
-/// A client cannot be built.
+/// A client cannot be built, or not opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -21,6 +21,10 @@ pub enum SetupError {
     Metadata(MetadataError),
     /// There are more seeds than server slots, or a seed is too long.
     Full,
+    /// A connection of the closed client is left: wait for [`Client::closed`](crate::Client::closed).
+    InUse,
+    /// A runner of the client was dropped.
+    Abandoned,
     /// TLS requires [`Options::random`](crate::Options::random), which is not set.
     #[cfg(feature = "tls")]
     NoRandom,
@@ -41,6 +45,8 @@ impl fmt::Display for SetupError {
             Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::Full => f.write_str("there is no room for the seeds"),
+            Self::InUse => f.write_str("connections of the closed client are left: wait for `closed`"),
+            Self::Abandoned => f.write_str("a runner of the client was dropped"),
             #[cfg(feature = "tls")]
             Self::NoRandom => f.write_str("TLS wants random bytes"),
             #[cfg(feature = "tls")]
@@ -58,7 +64,7 @@ impl core::error::Error for SetupError {
             #[cfg(feature = "auth")]
             Self::Credential(error) => Some(error),
             Self::Metadata(error) => Some(error),
-            Self::Full => None,
+            Self::Full | Self::InUse | Self::Abandoned => None,
             #[cfg(feature = "tls")]
             Self::NoRandom | Self::TlsCertificate | Self::TlsRecords => None,
         }

@@ -116,6 +116,7 @@ mod lock;
 #[cfg(feature = "defmt")]
 mod log;
 pub mod pool;
+mod queue;
 mod ram;
 mod run;
 mod server_slot;
@@ -150,6 +151,7 @@ pub use poolhouse_driver::{
 };
 pub use poolhouse_wire;
 pub use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+pub use queue::{PushError, QueueCounts, WhenFull, WriteQueue};
 pub use ram::Ram;
 pub use run::{CoreRunner, Runner, ServerRunner};
 pub use server_slot::{ServerRef, ServerSlotRef};

@@ -14,6 +14,7 @@ mod pair {
     mod names;
     mod net;
     mod pool;
+    mod queue;
     mod ram;
     mod replica_set;
     mod replies;

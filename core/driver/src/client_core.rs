@@ -269,7 +269,7 @@ impl<R: Runtime> State<R> {
                 return Some(Effect::Wake(waker));
             }
         }
-        if self.closed {
+        if self.has_ended() {
             return self.take_starter().or_else(|| self.clock.take()).map(Effect::Wake);
         }
         if self.clock.is_some() && is_earlier(self.control.poll_timeout(), self.armed) {
@@ -321,8 +321,8 @@ impl<R: Runtime> ClientCore<R> {
         Ok(core)
     }
 
-    /// Creates a client core without a deployment, which does nothing. It is large: a host can move
-    /// it to its final location before it calls [`open`](Self::open).
+    /// Creates a closed client core without a deployment. It is large: a host can move it to its final
+    /// location before it calls [`open`](Self::open).
     #[inline]
     pub fn vacant(runtime: R, config: CoreConfig, events: R::Events) -> Self {
         let state = State {
@@ -343,7 +343,7 @@ impl<R: Runtime> ClientCore<R> {
             pool: config.pool,
             next_pool: 0,
             unplaced: false,
-            closed: false,
+            closed: true,
             abandoned: false,
             forked: false,
         };
@@ -357,18 +357,23 @@ impl<R: Runtime> ClientCore<R> {
         }
     }
 
-    /// Starts a vacant client core for these seeds. Must be called exactly once.
-    /// [`ClientCore::new`] is [`ClientCore::vacant`] and this.
+    /// Opens a vacant client core for these seeds, or, with [`Runtime::REOPENS`], a closed one:
+    /// its tasks continue with new servers, and no operation that began before succeeds later.
+    /// [`ClientCore::new`] is [`ClientCore::vacant`] and this. Nothing happens if the client core is open, and
+    /// after a task was dropped.
     ///
     /// # Errors
     ///
     /// [`Full`]: no capacity for the seeds. The client core cannot be used then.
     pub fn open(&self, topology: TopologyConfig<'_>) -> Result<(), Full> {
-        let now = self.now();
         let id = TopologyId::new(self.config.client);
-        self.state.with(|state| state.control.open(now, id, topology, &mut Tap::new(&self.events)))?;
-        self.step(|_, _, _| ());
-        Ok(())
+        self.step(|state, now, tap| {
+            if !state.closed || state.abandoned {
+                return Ok(());
+            }
+            state.closed = false;
+            state.control.open(now, id, topology, tap)
+        })
     }
 
     /// The runtime.
@@ -636,7 +641,7 @@ impl<R: Runtime> ClientCore<R> {
                     state.control.handle_timeout(now, tap);
                 }
                 state.armed = state.control.poll_timeout();
-                (!state.closed).then_some(state.armed)
+                (!state.has_ended()).then_some(state.armed)
             });
             let Some(at) = at else { return };
             let mut expiry = pin!(self.sleep_until(at));
@@ -644,7 +649,7 @@ impl<R: Runtime> ClientCore<R> {
                 let mut waker = Some(context.waker().clone());
                 let due = self.state.with(|state| {
                     register(&mut state.clock, &mut waker);
-                    state.closed || is_earlier(state.control.poll_timeout(), state.armed)
+                    state.has_ended() || is_earlier(state.control.poll_timeout(), state.armed)
                 });
                 if due { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
             })

@@ -15,6 +15,11 @@ impl<R: Runtime> State<R> {
         self.wake_selectors = Some(0);
     }
 
+    /// Whether the tasks of the client end.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.closed && !R::REOPENS
+    }
+
     /// The error of operations after the end of the client.
     pub(super) const fn end(&self) -> OperationError {
         if self.abandoned { OperationError::Abandoned } else { OperationError::Closed }
@@ -38,6 +43,11 @@ impl<R: Runtime> ClientCore<R> {
     /// [`TaskGuard`](super::TaskGuard).
     pub fn is_closed(&self) -> bool {
         self.look(|state| state.closed).unwrap_or(true)
+    }
+
+    /// Whether the client was closed because a task was dropped.
+    pub fn is_abandoned(&self) -> bool {
+        self.look(|state| state.abandoned).unwrap_or(true)
     }
 
     /// The error of a check-out from this server.
@@ -64,8 +74,11 @@ impl<R: Runtime> Guarded for ClientCore<R> {
             return;
         }
         self.step(|state, now, tap| {
-            if !state.closed && !server.is_some_and(|id| state.control.is_ended(id)) {
-                state.abandoned = true;
+            if state.has_ended() || server.is_some_and(|id| state.control.is_ended(id)) {
+                return;
+            }
+            state.abandoned = true;
+            if !state.closed {
                 state.close(now, tap);
             }
         });

@@ -95,6 +95,11 @@ pub trait Runtime: BaseRuntime {
     /// reference.
     type ServerHandle: Deref<Target = Server<Self>> + Clone + Unpin;
 
+    /// Whether a closed client may be opened again ([`ClientCore::open`](super::ClientCore::open)). Then
+    /// [`ClientCore::next_server`](super::ClientCore::next_server) and
+    /// [`ClientCore::run_clock`](super::ClientCore::run_clock) wait while it is closed, instead of ending.
+    const REOPENS: bool = false;
+
     /// Returns unpredictable random bytes for the nonces of authentication. `None`, the default, if
     /// there is no source of them: then no connection is authenticated.
     fn secret_entropy(&self) -> Option<[u8; 24]> {

@@ -3,7 +3,7 @@
 use super::net::run;
 use super::support::{Log, Rig, Small, eventually, made, options, ping, refused, rig, server, small};
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
-use poolhouse_embassy::{OperationError, ServerMonitoringMode, Sizes};
+use poolhouse_embassy::{OperationError, ServerMonitoringMode, SetupError, Sizes};
 use poolhouse_tests::fake::{Ended, Fault, FaultRule};
 
 /// As the server counts: every connection was ended by the client, in order.
@@ -54,6 +54,89 @@ fn close_interrupts_handshakes_and_waits() {
         polling.end(&[]).await;
         streaming.end(&[&server]).await;
     });
+}
+
+/// As often as the device sleeps: each time with new connections in the same memory.
+#[test]
+fn closed_client_is_opened_again() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        for round in 0..20 {
+            rig.client.warm_up(Some(4)).await.expect("four");
+            rig.at_rest(&server, 1).await;
+            let client = rig.client;
+            server.inject(FaultRule::once(Fault::Silence).on_command("ping"));
+            let sent = net.spawn_task(async move { ping(&client).await });
+            eventually("it is in use", || rig.pool().counts.in_use == 1).await;
+            client.close();
+            assert_eq!(refused(rig.client.check_out().await), OperationError::Closed);
+            assert_eq!(client.open(), Err(SetupError::InUse), "{round}");
+            drop(sent);
+            client.closed().await;
+            assert_eq!(rig.sockets_away(), 0);
+            eventually("the server has no connection", || server.open_count() == 0).await;
+            assert_eq!(refused(rig.client.check_out().await), OperationError::Closed);
+            client.open().expect("it is closed");
+            client.open().expect("nothing happens");
+        }
+        rig.ping().await.expect("its reply");
+        rig.at_rest(&server, 1).await;
+        assert_eq!(rig.log.count("PoolCreated"), 21);
+        assert_eq!(rig.log.count("PoolClosed"), 20);
+        rig.end(&[&server]).await;
+        server.look(|view| assert!(view.closed().all(|it| it.ended == Some(Ended::ByClient)), "all in order"));
+    });
+}
+
+/// Operations that begin at once after the opening wait for the server; those that waited before the
+/// close have failed.
+#[test]
+fn operations_after_the_opening_wait_for_the_server() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.known().await;
+        server.inject(FaultRule::always(Fault::Silence).on_command("hello"));
+        server.inject(FaultRule::always(Fault::Silence).on_command("isMaster"));
+        let client = rig.client;
+        let before = net.spawn_task(async move { ping(&client).await });
+        eventually("it waits", || rig.pool().counts.waiting == 1).await;
+        client.close();
+        assert_eq!(refused(before.await).check_out(), Some(&CheckOutError::PoolClosed));
+        client.closed().await;
+        client.open().expect("it is closed");
+        let after: Vec<_> = (0..8).map(|_| net.spawn_task(async move { ping(&client).await })).collect();
+        net.idle().await;
+        server.clear_faults();
+        client.core().request_check();
+        for task in after {
+            task.await.expect("its reply");
+        }
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Without its runner, an opened client would never serve its waiters.
+#[test]
+fn client_without_its_runner_is_not_opened_again() {
+    for closed_before in [false, true] {
+        run(async |net| {
+            let server = server();
+            net.open_to(&server);
+            let (rig, runner) = made::<Small>(net, options(&server));
+            let running = net.spawn_task(async move { runner.run().await });
+            rig.ping().await.expect("its reply");
+            if closed_before {
+                rig.client.close();
+                rig.client.closed().await;
+            }
+            drop(running);
+            net.idle().await;
+            assert_eq!(rig.client.open(), Err(SetupError::Abandoned));
+            assert_eq!(refused(rig.client.check_out().await), OperationError::Abandoned);
+        });
+    }
 }
 
 /// State of a runner when it is dropped.

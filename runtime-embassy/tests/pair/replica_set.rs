@@ -120,6 +120,31 @@ async fn end<L: Layout<Events = Log>>(rig: &Rig<L>, set: &FakeReplicaSet) {
     rig.end(&servers.iter().map(|server| &**server).collect::<Vec<_>>()).await;
 }
 
+/// Each time the client is opened, it finds the members again in the same slots, streaming or polling.
+#[test]
+fn client_of_a_set_is_opened_again() {
+    for options in [streaming, polling] {
+        run(async |net| {
+            let set = still_set(net, 3);
+            let rig: Rig<Set> = rig(net, options(&set));
+            for round in 0..10 {
+                known(&rig.client, &set).await;
+                ping(&rig.client, CommandOptions::new()).await.expect("its reply");
+                at_rest(&rig, &set).await;
+                rig.client.close();
+                rig.client.closed().await;
+                assert_eq!(rig.sockets_away(), 0, "{round}");
+                for server in servers(&set) {
+                    eventually("the server has no connection", || server.open_count() == 0).await;
+                }
+                rig.client.open().expect("it is closed");
+            }
+            known(&rig.client, &set).await;
+            rig.end(&servers(&set).iter().map(|server| &**server).collect::<Vec<_>>()).await;
+        });
+    }
+}
+
 fn preferring(mode: ReadMode) -> CommandOptions<'static> {
     CommandOptions::new().read_preference(ReadPreference::of(mode))
 }

@@ -83,6 +83,25 @@ fn client_works_over_tls_as_without() {
 }
 
 #[test]
+fn client_with_tls_is_opened_again() {
+    run(async |net| {
+        let root = Holder::root("root");
+        let server = server_of(&root);
+        net.open_to(&server);
+        let rig = secure(net, options_of(&server), trust(&root));
+        for _ in 0..5 {
+            rig.ping().await.expect("a ping");
+            rig.client.close();
+            rig.client.closed().await;
+            assert_eq!(rig.sockets_away(), 0);
+            rig.client.open().expect("it is closed");
+        }
+        rig.ping().await.expect("a ping");
+        rig.end(&[&server]).await;
+    });
+}
+
+#[test]
 fn many_tasks_share_few_encrypted_connections() {
     run(async |net| {
         let root = Holder::root("root");

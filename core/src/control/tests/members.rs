@@ -285,6 +285,56 @@ fn fixed_memory_does_the_same_until_it_is_full() {
     rig.control.assert_invariants();
 }
 
+/// A closed machine is opened again in the same memory, which does not fill up: each time the set has
+/// other members. Servers of the closed deployment stay ended.
+#[test]
+fn closed_machine_is_opened_again() {
+    let mut rig: Rig<Fixed<4, 8, 16, 256>> = set_of_three();
+    for round in 0..50_u8 {
+        let a = rig.id("a");
+        rig.at(1_000 * u64::from(round));
+        rig.control.close(rig.now, &mut rig.log);
+        rig.control.assert_invariants();
+        assert_eq!(rig.control.poll_timeout(), None);
+        rig.drain();
+        let options = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }.validate().unwrap();
+        rig.control.open(rig.now, TopologyId::new(7), options, &mut rig.log).unwrap();
+        rig.control.assert_invariants();
+        let again = rig.id("a");
+        assert_ne!(again, a, "round {round}");
+        assert!(rig.control.is_ended(a) && !rig.control.is_ended(again), "round {round}");
+        assert_eq!(rig.server_type("a"), ServerType::Unknown);
+        assert_eq!(rig.actions(), [ControlAction::ServerAdded(again)]);
+        let names: [String; 2] = core::array::from_fn(|each| format!("x{round}-{each}"));
+        let hosts = ["a", names[0].as_str(), names[1].as_str()];
+        // An election before those that the closed machine has seen.
+        rig.check("a", &primary(&hosts, 100 - round));
+        rig.check(hosts[1], &secondary(&hosts));
+        assert_eq!((rig.server_type("a"), rig.server_type(hosts[1])), (ServerType::RsPrimary, ServerType::RsSecondary));
+        rig.drain();
+    }
+}
+
+/// The names of the closed deployment take no room from the seeds.
+#[test]
+fn closed_machine_that_was_full_is_opened_again() {
+    let options = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() };
+    let mut rig: Rig<Fixed<4, 8, 5, 64>> = open_with(options, POLLING);
+    rig.check("a", &primary(&["b", "c", "d"], 1));
+    rig.drain();
+    // The monitors of new servers begin half a second after the last dial of the removed one.
+    rig.at(500).timeout();
+    rig.check("b", &primary(&["b", "c", "d", "e"], 2));
+    rig.drain();
+    assert_eq!(rig.server_type("b"), ServerType::RsPrimary);
+    rig.control.close(rig.now, &mut rig.log);
+    rig.drain();
+    rig.control.open(rig.now, TopologyId::new(7), options.validate().unwrap(), &mut rig.log).unwrap();
+    rig.control.assert_invariants();
+    rig.check("a", &primary(&["a"], 1));
+    assert_eq!(rig.server_type("a"), ServerType::RsPrimary);
+}
+
 #[test]
 fn seeds_that_do_not_fit_are_refused() {
     let options = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() };
