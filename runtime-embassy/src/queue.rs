@@ -21,7 +21,7 @@ const DUPLICATE_KEY: i64 = 11000;
 /// [`push`](Self::push) stores a document in RAM and never waits. [`run`](Self::run), or
 /// [`flush`](Self::flush) before the device sleeps, inserts the documents in their order, as many with
 /// one command as the send buffer of a connection holds. A document leaves the queue when a server has
-/// acknowledged it. It is not inserted twice: its `_id` stays the same in each attempt, and
+/// acknowledged it, in a replica set by a majority of its members. It is not inserted twice: its `_id` stays the same in each attempt, and
 /// the server refuses an `_id` that it has stored. So each document needs an `_id` that no other
 /// document has, for example the name of the device and a number.
 ///
@@ -200,6 +200,8 @@ impl<const BYTES: usize> State<BYTES> {
             }
             Ok(())
         })?;
+        // In a replica set, only writes on a majority of members survive an election.
+        command.document("writeConcern", |concern| concern.str("w", "majority").map(drop))?;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use core::error::Error;
 use core::time::Duration;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use bson::{Document, doc};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
@@ -28,6 +29,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// Far longer than any wait takes.
 const LIMIT: Duration = Duration::from_secs(90);
 const TASKS: i32 = 3;
+/// The time without a network of a device with a queue.
+const OFFLINE: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let mut suite = Suite::new("firmware").skip_if(firmware::available().err());
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
                 .case("only_users_authenticate", only_users_authenticate)
                 .case("a_restart_loses_nothing", a_restart_loses_nothing)
                 .case("unplugged_cable_loses_nothing", unplugged_cable_loses_nothing)
+                .case("sleeps_and_a_minute_offline_lose_nothing", sleeps_and_a_minute_offline_lose_nothing)
                 .case("a_step_down_loses_nothing", a_step_down_loses_nothing)
                 .case("the_death_of_a_primary_loses_nothing", the_death_of_a_primary_loses_nothing);
             // The firmware with TLS is a separate build, with a feature.
@@ -163,7 +167,7 @@ fn check_found(case: &str, server: &Mongod, documents: i32) -> Outcome {
 
 /// The firmware has closed its connections.
 fn check_closed(server: &Mongod) -> Outcome {
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     while server.other_connections()? > 0 {
         if begun.elapsed() > LIMIT {
             return Err("connections are left open".into());
@@ -306,6 +310,45 @@ fn the_death_of_a_primary_loses_nothing() -> Outcome {
     set.kill9(primary)?;
     end_well("the death of a primary loses nothing", &mut firmware, 15)?;
     check_found("the death of a primary loses nothing", set.member(set.wait_for_other_primary(primary, LIMIT)?), 15)
+}
+
+/// The device sleeps twenty times, during an election too, and then is offline until its queue is full and
+/// for a minute. It does not report readings that its queue refuses; all others are stored.
+fn sleeps_and_a_minute_offline_lose_nothing() -> Outcome {
+    const READINGS: i64 = 150;
+    let set = MongodReplicaSet::start(3)?;
+    let primary = set.wait_for_primary(LIMIT)?;
+    let folder = Folder::new();
+    let arguments = [
+        format!("seeds={}", set.member(primary).address()),
+        format!("set={}", set.set_name()),
+        format!("documents={READINGS}"),
+        "period=200".into(),
+        "sleeps=20".into(),
+        "seconds=150".into(),
+    ];
+    let monitor = Some(folder.path().join("monitor"));
+    let mut firmware = Firmware::start_for(2 * LIMIT, "field", &arguments, monitor)?;
+    firmware.wait_for(LIMIT, |line| line.starts_with("asleep 5,"))?;
+    set.step_down(10)?;
+    let asleep = firmware.wait_for(LIMIT, |line| line.starts_with("asleep 20,"))?;
+    firmware.wait_for(LIMIT, |line| line.contains("ConnectionCheckedIn"))?;
+    firmware.set_link(false)?;
+    let unplugged = Instant::now();
+    let full = firmware.wait_for(LIMIT, |line| line.starts_with("the queue is full"))?;
+    std::thread::sleep(OFFLINE.saturating_sub(unplugged.elapsed()));
+    firmware.set_link(true)?;
+    let status = firmware.finish(LIMIT)?;
+    let summary = firmware.output().iter().find(|line| line.starts_with("sent ")).cloned().unwrap_or_default();
+    println!("firmware: sleeps and a minute offline lose nothing: {asleep}; {full}; {summary}");
+    let all_free = asleep.ends_with("16 of 16 sockets are free");
+    if status != 0 || !all_free || !summary.starts_with(&format!("sent {READINGS}, accepted {READINGS}, ")) {
+        return Err(format!("exit status {status}:\n{}", firmware.output().join("\n")).into());
+    }
+    let expected = (0..READINGS).map(|number| ("device-0".to_owned(), number)).collect::<BTreeSet<_>>();
+    let server = set.member(set.wait_for_primary(LIMIT)?);
+    let found = found(server)?;
+    if found == expected { Ok(()) } else { Err(format!("found {found:?}").into()) }
 }
 
 fn documents_arrive_by_tls() -> Outcome {

@@ -3,8 +3,8 @@
 
 use core::fmt;
 use core::time::Duration;
-use poolhouse_embassy::poolhouse_wire::EncodeError;
 use poolhouse_embassy::poolhouse_wire::bson::RawValue;
+use poolhouse_embassy::poolhouse_wire::{EncodeError, Sink};
 use poolhouse_embassy::{Buffer, Client, CommandOptions, DocumentWriter, Layout, OperationError, RawDocument};
 
 /// Replies to these commands are small, except a reply to hello from a set with many members.
@@ -26,7 +26,7 @@ pub(crate) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn write(&self, document: &mut DocumentWriter<'_, Buffer>) -> Result<(), EncodeError> {
+    pub(crate) fn write<S: Sink>(&self, document: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError> {
         document.document("_id", |id| {
             id.str("device", self.device)?.int64("number", self.number)?;
             Ok(())

@@ -9,6 +9,7 @@
 
 #[cfg(feature = "tls")]
 mod encryption;
+mod field;
 mod plan;
 /// The typed commands of this program are those of the example for hosted platforms.
 #[path = "../../../examples/telemetry/typed.rs"]
@@ -99,18 +100,18 @@ async fn server(runner: ServerRunner<Demo>) -> ! {
     runner.run().await
 }
 
+fn measure(device: &str, number: i64) -> Reading<'_> {
+    let at_ms = i64::try_from(host::unix_time().as_millis()).unwrap_or(i64::MAX);
+    Reading { device, number, at_ms, millidegrees: 20_000 + i32::from(host::random_u64().to_le_bytes()[0]) }
+}
+
 #[embassy_executor::task(pool_size = TASKS_MAX)]
 async fn sensor(client: Client<Demo>, plan: &'static Plan, device: &'static str, tally: &'static Tally) {
     let mut ticker = Ticker::every(Duration::from_millis(plan.period_ms));
     for number in 0..plan.documents {
         ticker.next().await;
         let begun = Instant::now();
-        let reading = Reading {
-            device,
-            number: i64::from(number),
-            at_ms: i64::try_from(host::unix_time().as_millis()).unwrap_or(i64::MAX),
-            millidegrees: 20_000 + i32::from(host::random_u64().to_le_bytes()[0]),
-        };
+        let reading = measure(device, i64::from(number));
         loop {
             tally.attempts.set(tally.attempts.get() + 1);
             let Err(error) = typed::store(&client, "demo", "telemetry", &reading, OPERATION).await else { break };
@@ -163,6 +164,31 @@ async fn watch(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, t
 
 /// Runs the whole demo, from the DHCP lease to the end of the last connection.
 async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, tally: &'static Tally) {
+    let client = begin(spawner, network, plan).await;
+    while let Err(error) = typed::ping(&client).await {
+        println!("ping: {error}");
+        Timer::after_millis(200).await;
+    }
+    println!("first reply after {} ms", Instant::now().as_millis());
+    match typed::hello(&client).await {
+        Ok(hello) => println!("{hello:?}"),
+        Err(error) => println!("hello: {error}"),
+    }
+    if plan.status_s > 0 {
+        spawner.spawn(tell_status(client, plan, tally).expect(SPAWNED));
+    }
+    for device in DEVICES.iter().take(plan.tasks) {
+        spawner.spawn(sensor(client, plan, device, tally).expect(SPAWNED));
+    }
+    while tally.working.get() > 0 {
+        Timer::after_millis(20).await;
+    }
+    client.close();
+    client.closed().await;
+}
+
+/// Waits for the network, and starts a client with its tasks.
+async fn begin(spawner: Spawner, network: Stack<'static>, plan: &'static Plan) -> Client<Demo> {
     // Without a network, a client would only fail and retry. Only one task may wait for it, because
     // embassy-net wakes only one.
     network.wait_config_up().await;
@@ -185,29 +211,7 @@ async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, ta
     for _ in 0..SERVERS {
         spawner.spawn(server(of_server).expect(SPAWNED));
     }
-    while let Err(error) = typed::ping(&client).await {
-        println!("ping: {error}");
-        Timer::after_millis(200).await;
-    }
-    println!("first reply after {} ms", Instant::now().as_millis());
-    match typed::hello(&client).await {
-        Ok(hello) => println!("{hello:?}"),
-        Err(error) => println!("hello: {error}"),
-    }
-    if plan.status_s > 0 {
-        spawner.spawn(tell_status(client, plan, tally).expect(SPAWNED));
-    }
-    for device in DEVICES.iter().take(plan.tasks) {
-        spawner.spawn(sensor(client, plan, device, tally).expect(SPAWNED));
-    }
-    while tally.working.get() > 0 {
-        Timer::after_millis(20).await;
-    }
-    client.close();
-    // The runner closes the remaining connections, and servers are notified of their end.
-    while client.core().runtime().free_sockets() < Demo::SOCKETS {
-        Timer::after_millis(20).await;
-    }
+    client
 }
 
 /// The runners of a client.
@@ -257,6 +261,19 @@ pub fn run() -> ! {
     poolhouse_board::run(|spawner: Spawner| {
         let stack = start_network(spawner);
         spawner.spawn(watch(spawner, stack, plan, tally).expect(SPAWNED));
+    })
+}
+
+/// Runs the device that sleeps, with the arguments of the command line: see the module.
+///
+/// # Panics
+///
+/// When called a second time.
+pub fn run_field() -> ! {
+    let plan = read_plan();
+    poolhouse_board::run(|spawner: Spawner| {
+        let stack = start_network(spawner);
+        spawner.spawn(field::live(spawner, stack, plan).expect(SPAWNED));
     })
 }
 

@@ -5,7 +5,8 @@ use poolhouse_embassy::{Credential, Options, PoolOptions};
 
 /// The arguments of the command line.
 pub(crate) const USAGE: &str = "demo seeds=HOST:PORT[,HOST:PORT].. [set=NAME] [user=NAME password=TEXT] \
-     [ca=BASE64 (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)] [status=SECONDS (0: never)]";
+     [ca=BASE64 (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)] [status=SECONDS (0: never)] \
+     [sleeps=COUNT (0)] [asleep=MS (300)]";
 
 /// The most seeds.
 const SEEDS_MAX: usize = 4;
@@ -35,6 +36,10 @@ pub(crate) struct Plan {
     pub(crate) limit_s: u64,
     /// The period between two lines of status; 0 for no status.
     pub(crate) status_s: u64,
+    /// How often the device of `field` sleeps.
+    pub(crate) sleeps: u32,
+    /// The duration of each sleep.
+    pub(crate) asleep_ms: u64,
 }
 
 impl Plan {
@@ -53,6 +58,8 @@ impl Plan {
             period_ms: 1000,
             limit_s: 60,
             status_s: 0,
+            sleeps: 0,
+            asleep_ms: 300,
         };
         for argument in arguments {
             let (name, value) = argument.split_once('=')?;
@@ -73,6 +80,8 @@ impl Plan {
                 "period" => plan.period_ms = value.parse().ok()?,
                 "seconds" => plan.limit_s = value.parse().ok()?,
                 "status" => plan.status_s = value.parse().ok()?,
+                "sleeps" => plan.sleeps = value.parse().ok()?,
+                "asleep" => plan.asleep_ms = value.parse().ok()?,
                 _ => return None,
             }
         }

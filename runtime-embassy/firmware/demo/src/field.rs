@@ -1,0 +1,99 @@
+//! A device that measures all the time, and is often asleep or offline: readings wait in a queue, and
+//! each reading that the queue has accepted is stored once.
+//!
+//! First it sleeps several times: it sends what it has, closes the client, waits, and opens the client again.
+//! Then it stays awake until the queue has accepted all readings. Exit status 0 means that all of them were
+//! acknowledged in time and every connection was closed.
+
+use super::{DEVICES, Demo, SPAWNED, begin, fail, measure};
+use core::cell::Cell;
+use embassy_executor::Spawner;
+use embassy_net::Stack;
+use embassy_time::{Duration, Ticker, Timer, with_timeout};
+use poolhouse_board::{executor, host, println, stack};
+use poolhouse_embassy::{Client, Layout as _, PushError, WhenFull, WriteQueue};
+use static_cell::StaticCell;
+
+use super::plan::Plan;
+
+/// The memory of some 25 readings.
+type Queue = WriteQueue<2048>;
+
+const DATABASE: &str = "demo";
+const COLLECTION: &str = "telemetry";
+
+/// Takes a reading in each period, until the queue has accepted the number of the plan.
+#[embassy_executor::task]
+async fn measure_all(queue: &'static Queue, plan: &'static Plan, accepted: &'static Cell<u32>) {
+    let mut ticker = Ticker::every(Duration::from_millis(plan.period_ms));
+    while accepted.get() < plan.documents {
+        ticker.next().await;
+        let reading = measure(DEVICES[0], i64::from(accepted.get()));
+        match queue.push(|document| reading.write(document)) {
+            Ok(()) => accepted.set(accepted.get() + 1),
+            Err(PushError::Full) => {
+                if queue.counts().refused == 1 {
+                    println!("the queue is full: {:?}", queue.counts());
+                }
+            }
+            Err(error) => fail(&error),
+        }
+    }
+}
+
+/// Sends readings as long as the client is open.
+#[embassy_executor::task]
+async fn send(queue: &'static Queue, client: Client<Demo>) {
+    let end = queue.run(&client, DATABASE, COLLECTION).await;
+    println!("sender: {end}");
+}
+
+#[embassy_executor::task]
+pub(crate) async fn live(spawner: Spawner, network: Stack<'static>, plan: &'static Plan) {
+    static QUEUE: StaticCell<Queue> = StaticCell::new();
+    static ACCEPTED: StaticCell<Cell<u32>> = StaticCell::new();
+    let queue: &'static Queue = QUEUE.init_with(|| WriteQueue::new(WhenFull::Refuse));
+    let accepted: &'static Cell<u32> = ACCEPTED.init(Cell::new(0));
+    let limit = Duration::from_secs(plan.limit_s);
+    let done = with_timeout(limit, work(spawner, network, plan, queue, accepted)).await.is_ok();
+    println!(
+        "sent {}, accepted {}, {:?}, wake-ups {}, stack {} bytes",
+        queue.counts().inserted,
+        accepted.get(),
+        queue.counts(),
+        executor::wakeups(),
+        stack::used_bytes(),
+    );
+    println!("{}", if done { "done" } else { "failed: out of time" });
+    host::exit(u8::from(!done))
+}
+
+async fn work(
+    spawner: Spawner,
+    network: Stack<'static>,
+    plan: &'static Plan,
+    queue: &'static Queue,
+    accepted: &'static Cell<u32>,
+) {
+    spawner.spawn(measure_all(queue, plan, accepted).expect(SPAWNED));
+    let client = begin(spawner, network, plan).await;
+    for sleep in 1..=plan.sleeps {
+        while let Err(error) = queue.flush(&client, DATABASE, COLLECTION).await {
+            println!("flush: {error}");
+            Timer::after_millis(200).await;
+        }
+        client.close();
+        client.closed().await;
+        println!("asleep {sleep}, {:?}, {} of {} sockets are free", queue.counts(), client.core().runtime().free_sockets(), Demo::SOCKETS);
+        Timer::after_millis(plan.asleep_ms).await;
+        if let Err(error) = client.open() {
+            fail(&error);
+        }
+    }
+    spawner.spawn(send(queue, client).expect(SPAWNED));
+    while accepted.get() < plan.documents || queue.counts().queued > 0 {
+        Timer::after_millis(20).await;
+    }
+    client.close();
+    client.closed().await;
+}
