@@ -11,7 +11,6 @@ use crate::slot::{Buffer, Slot};
 use core::fmt;
 use core::future::poll_fn;
 use core::time::Duration;
-use embassy_net::Stack;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
@@ -35,7 +34,7 @@ pub struct Resources<L: Layout> {
 /// State that connections and handles refer to.
 struct Shared<L: Layout> {
     server_slots: L::PerServer<ServerSlot<Embassy<L>>>,
-    slots: L::PerConnection<Slot>,
+    slots: L::PerConnection<Slot<L::Network>>,
     dialers: Dialers<L>,
 }
 
@@ -110,8 +109,8 @@ impl<L: Layout> Copy for Client<L> {}
 impl<L: Layout<Events = ()>> Client<L> {
     /// Creates a client in this memory, without an observer of its events.
     ///
-    /// - `stack`: must have room for [`Layout::SOCKETS`] sockets in addition to its own sockets for
-    ///   DHCP and DNS: embassy-net panics when a socket is added to a full stack.
+    /// - `network`: must have room for [`Layout::SOCKETS`] sockets. embassy-net's stack needs room for its own
+    ///   sockets for DHCP and DNS besides, and panics when a socket is added to a full stack.
     ///
     /// Cost: O(sockets). No I/O before the runner runs.
     ///
@@ -121,10 +120,10 @@ impl<L: Layout<Events = ()>> Client<L> {
     pub fn new(
         resources: &'static mut Resources<L>,
         buffers: &'static mut Buffers<L>,
-        stack: Stack<'static>,
+        network: L::Network,
         config: &'static Config,
     ) -> Result<(Self, Runner<L>), SetupError> {
-        Self::with_events(resources, buffers, stack, config, ())
+        Self::with_events(resources, buffers, network, config, ())
     }
 }
 
@@ -140,18 +139,18 @@ impl<L: Layout> Client<L> {
     pub fn with_events(
         resources: &'static mut Resources<L>,
         buffers: &'static mut Buffers<L>,
-        stack: Stack<'static>,
+        network: L::Network,
         config: &'static Config,
         events: L::Events,
     ) -> Result<(Self, Runner<L>), SetupError> {
-        Self::build(resources, buffers, stack, config, events, false)
+        Self::build(resources, buffers, network, config, events, false)
     }
 
     /// - `encrypts`: whether every connection must be encrypted.
     pub(crate) fn build(
         resources: &'static mut Resources<L>,
         buffers: &'static mut Buffers<L>,
-        stack: Stack<'static>,
+        network: L::Network,
         config: &'static Config,
         events: L::Events,
         encrypts: bool,
@@ -165,10 +164,10 @@ impl<L: Layout> Client<L> {
         let shared: &'static Shared<L> = shared;
         let Shared { server_slots, slots, dialers } = shared;
         for (slot, memory) in slots.iter().zip(buffers.0.iter_mut()) {
-            slot.open(L::split(memory), stack);
+            slot.open(L::split(memory), network);
         }
         let random = config.options().random;
-        let runtime = Embassy { stack, slots, dialers, server_slots: server_slots.as_ref(), random, encrypts };
+        let runtime = Embassy { network, slots, dialers, server_slots: server_slots.as_ref(), random, encrypts };
         let core: &'static ClientCore<Embassy<L>> = core.insert(ClientCore::vacant(runtime, core_config, events));
         open(core, config)?;
         Ok((Self { core, config }, Runner::new(core)))

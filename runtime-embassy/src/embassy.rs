@@ -5,25 +5,24 @@ use crate::clock;
 use crate::config::Random;
 use crate::layout::{ADDRESS_BYTES_MAX, Layout, PerConnection as _};
 use crate::lock::ExecutorLock;
+use crate::network::Network;
 use crate::server_slot::{self, ServerRef, ServerSlot, ServerSlotRef};
-use crate::slot::{Buffer, Slot, Socket};
+use crate::slot::{Buffer, Slot, Socket, StreamError};
+use crate::stream::Stream;
 #[cfg(feature = "tls")]
 use crate::stream::TlsSocket;
-use crate::stream::{Stream, StreamError};
 use core::fmt;
 use core::future::poll_fn;
-use core::net::Ipv4Addr;
 use core::task::{Poll, Waker};
 use embassy_futures::select::{Either, select};
-use embassy_net::{IpAddress, Stack};
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant};
 use poolhouse_driver::{BaseRuntime, ConnectError, Locked, NewServer, Runtime};
 
-/// The runtime of a client: embassy's clock and timers, embassy-net's sockets, memory in a static.
+/// The runtime of a client: embassy's clock and timers, the sockets of a network, memory in a static.
 pub struct Embassy<L: Layout> {
-    pub(crate) stack: Stack<'static>,
-    pub(crate) slots: &'static L::PerConnection<Slot>,
+    pub(crate) network: L::Network,
+    pub(crate) slots: &'static L::PerConnection<Slot<L::Network>>,
     pub(crate) dialers: &'static Dialers<L>,
     pub(crate) server_slots: &'static [Option<ServerSlot<Self>>],
     pub(crate) random: Option<Random>,
@@ -35,13 +34,13 @@ pub struct Embassy<L: Layout> {
 pub(crate) type Dialers<L> = ExecutorLock<<L as Layout>::PerServer<Waker>>;
 
 impl<L: Layout> Embassy<L> {
-    /// Returns the network stack that the connections use.
+    /// Returns the network that the connections use.
     #[must_use]
-    pub const fn stack(&self) -> Stack<'static> {
-        self.stack
+    pub const fn network(&self) -> L::Network {
+        self.network
     }
 
-    pub(crate) fn slots(&self) -> impl Iterator<Item = &'static Slot> + use<L> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &'static Slot<L::Network>> + use<L> {
         self.slots.iter()
     }
 
@@ -71,7 +70,7 @@ impl<L: Layout> Embassy<L> {
 
     /// Waits for a free socket. There is one for each possible connection; a returned socket
     /// becomes free again when it has been closed.
-    async fn borrow_socket(&self) -> Socket {
+    async fn borrow_socket(&self) -> Socket<L::Network> {
         poll_fn(|context| match self.slots().find_map(Slot::borrow) {
             Some(socket) => Poll::Ready(socket),
             None => {
@@ -103,28 +102,13 @@ impl<L: Layout> Embassy<L> {
     }
 
     /// Resolves a host to an address.
-    async fn address(&self, host: &str, deadline: Option<Instant>) -> Result<IpAddress, ConnectError> {
-        if let Ok(address) = host.parse::<Ipv4Addr>() {
-            return Ok(address.into());
-        }
-        let asked = self.look_up(host);
+    async fn address(&self, host: &str, deadline: Option<Instant>) -> Result<<L::Network as Network>::Address, Cause> {
+        let asked = self.network.resolve(host);
         let Some(at) = deadline else { return asked.await };
         match select(asked, self.sleep_until(at)).await {
             Either::First(found) => found,
-            Either::Second(()) => Err(Cause::Dns.into()),
+            Either::Second(()) => Err(Cause::Dns),
         }
-    }
-
-    #[cfg(feature = "dns")]
-    async fn look_up(&self, host: &str) -> Result<IpAddress, ConnectError> {
-        let found = self.stack.dns_query(host, embassy_net::dns::DnsQueryType::A).await;
-        found.ok().and_then(|found| found.first().copied()).ok_or(Cause::Dns.into())
-    }
-
-    #[cfg(not(feature = "dns"))]
-    #[expect(clippy::unused_async, reason = "stands in for one that waits")]
-    async fn look_up(&self, _host: &str) -> Result<IpAddress, ConnectError> {
-        Err(Cause::Dns.into())
     }
 }
 
@@ -153,7 +137,7 @@ impl<L: Layout> BaseRuntime for Embassy<L> {
 }
 
 impl<L: Layout> Runtime for Embassy<L> {
-    type Stream = Stream;
+    type Stream = Stream<L::Network>;
     type Buffer = Buffer;
     type Topology = L::Topology;
     type ServerLock = ServerSlotRef<Self>;
@@ -167,16 +151,17 @@ impl<L: Layout> Runtime for Embassy<L> {
         Some(bytes)
     }
 
-    /// Without a cable or a lease this fails at once, and monitors retry at their usual interval.
-    /// It cannot wait for the network: embassy-net wakes only one task when that changes, and that
-    /// task belongs to the application.
-    async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+    async fn connect(
+        &self,
+        address: &HostAddress<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Stream<L::Network>, ConnectError> {
         let HostAddress::Tcp { host, port } = *address else { return Err(Cause::Network.into()) };
         let address = self.address(host, deadline).await?;
         // Dropping this future at any await returns the socket to its slot.
         let mut socket = self.borrow_socket().await;
-        let tcp = socket.as_mut().ok_or(Cause::Resources)?;
-        tcp.connect((address, port)).await.map_err(|_| Cause::Network)?;
+        let connecting = socket.as_mut().ok_or(Cause::Resources)?;
+        self.network.connect(connecting, address, port).await?;
         if !self.encrypts {
             return Ok(Stream::Tcp(socket));
         }
@@ -195,7 +180,7 @@ impl<L: Layout> Runtime for Embassy<L> {
         error.0
     }
 
-    fn is_private(&self, stream: &Stream) -> bool {
+    fn is_private(&self, stream: &Stream<L::Network>) -> bool {
         match stream {
             Stream::Tcp(_) => false,
             #[cfg(feature = "tls")]
@@ -203,7 +188,7 @@ impl<L: Layout> Runtime for Embassy<L> {
         }
     }
 
-    fn buffers(&self, stream: &Stream) -> Result<(Buffer, Buffer), Full> {
+    fn buffers(&self, stream: &Stream<L::Network>) -> Result<(Buffer, Buffer), Full> {
         stream.buffers()
     }
 

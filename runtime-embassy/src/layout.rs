@@ -1,12 +1,14 @@
-//! The capacities of a client, and the shape of its memory. Depends on no other module: other
-//! modules define the values that are stored for each server and each connection.
+//! The capacities of a client, and the shape of its memory. Depends on the trait of networks alone:
+//! other modules define the values that are stored for each server and each connection.
 
+use crate::network::Network;
 use core::array::from_fn;
 use core::fmt;
 use core::marker::PhantomData;
 use core::pin::{Pin, pin};
 use embassy_futures::join::{join, join_array};
 use embassy_futures::select::select_slice;
+use embassy_net::Stack;
 use poolhouse_core::{pool, topology};
 use poolhouse_driver::Publish;
 
@@ -23,6 +25,8 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     const WORKERS: usize;
     /// The observer of events.
     type Events: Publish + Unpin + 'static;
+    /// The network.
+    type Network: Network;
 
     #[doc(hidden)]
     type Topology: topology::Memory;
@@ -73,12 +77,14 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 ///   [`Busy`](poolhouse_core::pool::CheckOutError::Busy).
 /// - `RECEIVE`, `SEND`: the largest message in either direction, in bytes, for each connection. The
 ///   reply to hello must fit: 2,048 hold that of a replica set of seven.
-/// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection.
+/// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection. 0 for a
+///   network whose sockets have their own memory.
 /// - `E`: the observer of events.
 /// - `WORKERS`: connections of one server that are established at the same time; the default is 1,
 ///   not the 2 of the specification. A larger `maxConnecting` is limited to it. A server that
 ///   accepts connections and does not answer delays all others for the connect timeout. Each worker
 ///   takes 3 KiB with authentication: the state of a handshake.
+/// - `N`: the network, by default that of embassy-net.
 ///
 /// [`Buffers`](crate::Buffers) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes.
 ///
@@ -106,7 +112,8 @@ pub struct Sizes<
     const SOCKET: usize = 1024,
     E = (),
     const WORKERS: usize = 1,
->(PhantomData<E>);
+    N = Stack<'static>,
+>(PhantomData<(E, N)>);
 
 impl<
     const SERVERS: usize,
@@ -117,7 +124,8 @@ impl<
     const SOCKET: usize,
     E,
     const WORKERS: usize,
-> fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS>
+    N,
+> fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}, _, {WORKERS}>")
@@ -133,7 +141,8 @@ impl<
     const SOCKET: usize,
     E: Publish + Unpin + 'static,
     const WORKERS: usize,
-> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS>
+    N: Network,
+> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N>
 {
     const SOCKETS: usize = {
         assert!(SERVERS > 0, "there is a server");
@@ -141,7 +150,6 @@ impl<
         assert!(WAITERS > 0, "a check-out may wait for the first connection");
         assert!(RECEIVE >= MESSAGE_BYTES_MIN, "hello's reply can be received");
         assert!(SEND >= MESSAGE_BYTES_MIN, "hello can be sent");
-        assert!(SOCKET > 0, "there is a TCP window");
         assert!(WORKERS > 0, "a connection can be established");
         SERVERS * (CONNS + MONITORING)
     };
@@ -150,6 +158,7 @@ impl<
     type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
     type Pool = pool::Fixed<CONNS, WAITERS>;
     type Events = E;
+    type Network = N;
     type ConnectionMemory = ConnectionMemory<RECEIVE, SEND, SOCKET>;
     type PerServer<T> = [Option<T>; SERVERS];
     type PerConnection<T: Zero> = Connections<T, SERVERS, CONNS>;
@@ -159,8 +168,8 @@ impl<
     }
 
     fn split(memory: &'static mut Self::ConnectionMemory) -> ConnectionBuffers {
-        let ConnectionMemory { receive, send, tcp_receive, tcp_send } = memory;
-        ConnectionBuffers { receive, send, tcp_receive, tcp_send }
+        let ConnectionMemory { receive, send, socket_receive, socket_send } = memory;
+        ConnectionBuffers { receive, send, socket_receive, socket_send }
     }
 
     // The futures of servers are pinned where they are created: a move would double their stack use.
@@ -195,7 +204,8 @@ impl<
     const SOCKET: usize,
     E,
     const WORKERS: usize,
-> sealed::Sealed for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS>
+    N,
+> sealed::Sealed for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N>
 {
 }
 
@@ -222,12 +232,13 @@ pub trait Zero: Sized + 'static {
 pub struct ConnectionMemory<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> {
     receive: [u8; RECEIVE],
     send: [u8; SEND],
-    tcp_receive: [u8; SOCKET],
-    tcp_send: [u8; SOCKET],
+    socket_receive: [u8; SOCKET],
+    socket_send: [u8; SOCKET],
 }
 
 impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> Zero for ConnectionMemory<RECEIVE, SEND, SOCKET> {
-    const ZERO: Self = Self { receive: [0; RECEIVE], send: [0; SEND], tcp_receive: [0; SOCKET], tcp_send: [0; SOCKET] };
+    const ZERO: Self =
+        Self { receive: [0; RECEIVE], send: [0; SEND], socket_receive: [0; SOCKET], socket_send: [0; SOCKET] };
 }
 
 impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> fmt::Debug
@@ -244,8 +255,8 @@ impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> fmt::Debug
 pub struct ConnectionBuffers {
     pub(crate) receive: &'static mut [u8],
     pub(crate) send: &'static mut [u8],
-    pub(crate) tcp_receive: &'static mut [u8],
-    pub(crate) tcp_send: &'static mut [u8],
+    pub(crate) socket_receive: &'static mut [u8],
+    pub(crate) socket_send: &'static mut [u8],
 }
 
 impl fmt::Debug for ConnectionBuffers {

@@ -5,7 +5,7 @@
 //! this page describes the client.
 //!
 //! The pool, the monitors, the topology and the wire protocol are those of `poolhouse-core`, on
-//! embassy-net's sockets and embassy-time's clock. Single servers, replica sets, SCRAM-SHA-256 and
+//! the sockets of embassy-net or of another [`Network`], and on embassy-time's clock. Single servers, replica sets, SCRAM-SHA-256 and
 //! TLS 1.3 behave as in the clients for hosted platforms. The types determine the memory use.
 //! Invalid options and unusable sizes fail the build.
 //!
@@ -89,7 +89,8 @@
 //! | feature | | what it adds |
 //! |---|---|---|
 //! | `auth` | default | users and passwords: SCRAM-SHA-256. SCRAM-SHA-1 too if feature `scram-sha-1` of `poolhouse-auth` is enabled |
-//! | `dns` | default | names of servers, resolved by embassy-net. Without it, servers must have IPv4 addresses |
+//! | `dns` | default | names of servers, resolved by embassy-net. Without it, servers must have IP addresses |
+//! | `ipv6` | | IPv6 addresses of servers, with embassy-net |
 //! | `tls` | | TLS 1.3 to servers with P-256 certificates |
 //! | `defmt` | | events as log messages of defmt; `defmt::Format` of events and errors |
 //!
@@ -115,6 +116,7 @@ mod layout;
 mod lock;
 #[cfg(feature = "defmt")]
 mod log;
+mod network;
 pub mod pool;
 mod queue;
 mod ram;
@@ -135,6 +137,7 @@ pub use layout::{ADDRESS_BYTES_MAX, Layout, Sizes};
 pub use lock::ExecutorLock;
 #[cfg(feature = "defmt")]
 pub use log::DefmtEvents;
+pub use network::{Nal, NalSocket, Network, StackSocket};
 #[cfg(feature = "auth")]
 pub use poolhouse_auth;
 #[cfg(feature = "auth")]
@@ -155,10 +158,10 @@ pub use queue::{PushError, QueueCounts, WhenFull, WriteQueue};
 pub use ram::Ram;
 pub use run::{CoreRunner, Runner, ServerRunner};
 pub use server_slot::{ServerRef, ServerSlotRef};
-pub use slot::{Buffer, Socket};
+pub use slot::{Buffer, Socket, StreamError};
+pub use stream::Stream;
 #[cfg(feature = "tls")]
 pub use stream::TlsSocket;
-pub use stream::{Stream, StreamError};
 #[cfg(feature = "tls")]
 pub use tls::{MaxFragment, TlsConfig, TlsIdentity, TlsOptions};
 #[cfg(feature = "tls")]

@@ -1,9 +1,9 @@
 //! The background work of a client: monitoring, establishing and closing connections. Depends on
 //! the runtime, not on the client.
 
-use crate::close::{LINGER, close};
 use crate::embassy::Embassy;
 use crate::layout::Layout;
+use crate::network::Network as _;
 #[cfg(feature = "tls")]
 use crate::slot::Slot;
 use core::fmt;
@@ -30,7 +30,7 @@ impl<L: Layout> Runner<L> {
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) fn slots(&self) -> impl Iterator<Item = &'static Slot> + use<L> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &'static Slot<L::Network>> + use<L> {
         self.guard.owner().runtime().slots()
     }
 
@@ -165,7 +165,7 @@ async fn close_returned<L: Layout>(runtime: &'static Embassy<L>, index: usize) {
     loop {
         let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
         if let Some(socket) = socket.as_mut() {
-            close(socket, embassy_time::Instant::now() + LINGER).await;
+            L::Network::close(socket).await;
         }
         slot.put_back(socket);
         runtime.wake_dialers();

@@ -1,26 +1,30 @@
-//! The byte streams of connections: TCP, and TLS over it. Depends on the sockets' slots, not on the
+//! The byte streams of connections: sockets, and TLS over them. Depends on the sockets' slots, not on the
 //! runtime.
 
+use crate::network::Network;
 #[cfg(feature = "tls")]
 use crate::slot::Slot;
-use crate::slot::{Buffer, Socket};
+use crate::slot::{Buffer, Socket, StreamError};
+#[cfg(feature = "tls")]
 use core::fmt;
-use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
+use embassy_net::Stack;
+use embedded_io_async::{ErrorType, Read, Write};
+#[cfg(feature = "tls")]
 use poolhouse_core::Cause;
 use poolhouse_core::storage::Full;
 
 /// A connected socket.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Stream {
+pub enum Stream<N: Network = Stack<'static>> {
     /// TCP.
-    Tcp(Socket),
+    Tcp(Socket<N>),
     /// TLS over TCP.
     #[cfg(feature = "tls")]
-    Tls(TlsSocket),
+    Tls(TlsSocket<N>),
 }
 
-impl Stream {
+impl<N: Network> Stream<N> {
     /// Its receive and send buffer.
     pub(crate) fn buffers(&self) -> Result<(Buffer, Buffer), Full> {
         match self {
@@ -31,60 +35,32 @@ impl Stream {
     }
 }
 
-/// The error of a read or a write of a [`Stream`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct StreamError(pub Cause);
-
-impl fmt::Display for StreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl core::error::Error for StreamError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(&self.0)
-    }
-}
-
-impl embedded_io_async::Error for StreamError {
-    fn kind(&self) -> ErrorKind {
-        if self.0 == Cause::Network { ErrorKind::ConnectionReset } else { ErrorKind::Other }
-    }
-}
-
-/// The stack's socket errors have only one cause.
-const CUT: StreamError = StreamError(Cause::Network);
-
-impl ErrorType for Stream {
+impl<N: Network> ErrorType for Stream<N> {
     type Error = StreamError;
 }
 
-impl Read for Stream {
+impl<N: Network> Read for Stream<N> {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, StreamError> {
         match self {
-            Self::Tcp(socket) => socket.as_mut().ok_or(CUT)?.read(buf).await.map_err(|_| CUT),
+            Self::Tcp(socket) => socket.read(buf).await,
             #[cfg(feature = "tls")]
             Self::Tls(socket) => socket.read(buf).await.map_err(StreamError),
         }
     }
 }
 
-impl Write for Stream {
+impl<N: Network> Write for Stream<N> {
     async fn write(&mut self, buf: &[u8]) -> Result<usize, StreamError> {
         match self {
-            Self::Tcp(socket) => socket.as_mut().ok_or(CUT)?.write(buf).await.map_err(|_| CUT),
+            Self::Tcp(socket) => socket.write(buf).await,
             #[cfg(feature = "tls")]
             Self::Tls(socket) => socket.write(buf).await.map_err(StreamError),
         }
     }
 
-    /// The network stack sends without a flush. The peer's reply shows that it has received the
-    /// data.
     async fn flush(&mut self) -> Result<(), StreamError> {
         match self {
-            Self::Tcp(_) => Ok(()),
+            Self::Tcp(socket) => socket.flush().await,
             #[cfg(feature = "tls")]
             Self::Tls(socket) => socket.flush().await.map_err(StreamError),
         }
@@ -97,12 +73,12 @@ impl Write for Stream {
 /// Dropping a read loses no data, but the session continues to wait for the peer: a write before
 /// the peer has sent something fails with [`Cause::Cancelled`].
 #[cfg(feature = "tls")]
-pub struct TlsSocket {
-    slot: &'static Slot,
+pub struct TlsSocket<N: Network = Stack<'static>> {
+    slot: &'static Slot<N>,
 }
 
 #[cfg(feature = "tls")]
-impl TlsSocket {
+impl<N: Network> TlsSocket<N> {
     /// Starts a session over a connected socket, in the lane of its slot.
     ///
     /// Not `async`, so the future of connecting does not store the socket and the name.
@@ -110,7 +86,7 @@ impl TlsSocket {
     /// # Errors
     ///
     /// [`Cause::Certificate`] if `host` is a name that no certificate can contain.
-    pub(crate) fn begin(socket: Socket, host: &str) -> Result<Self, Cause> {
+    pub(crate) fn begin(socket: Socket<N>, host: &str) -> Result<Self, Cause> {
         let slot = socket.slot();
         slot.mailbox().begin(socket, host)?;
         Ok(Self { slot })
@@ -139,14 +115,14 @@ impl TlsSocket {
 }
 
 #[cfg(feature = "tls")]
-impl Drop for TlsSocket {
+impl<N: Network> Drop for TlsSocket<N> {
     fn drop(&mut self) {
         self.slot.mailbox().release();
     }
 }
 
 #[cfg(feature = "tls")]
-impl fmt::Debug for TlsSocket {
+impl<N: Network> fmt::Debug for TlsSocket<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TlsSocket(..)")
     }

@@ -5,6 +5,7 @@ use crate::client::{Buffers, Client, Resources};
 use crate::config::{Config, Random};
 use crate::error::SetupError;
 use crate::layout::{Layout, PerConnection, Zero};
+use crate::network::Network;
 use crate::run::{CoreRunner, Runner, ServerRunner};
 use crate::slot::{Slot, Socket};
 use crate::tls::{self, Mailbox, TlsConfig};
@@ -133,7 +134,7 @@ impl<L: Layout> Client<L> {
         resources: &'static mut Resources<L>,
         buffers: &'static mut Buffers<L>,
         tls_buffers: &'static mut TlsBuffers<L, RECEIVE, SEND, PIECE>,
-        stack: Stack<'static>,
+        network: L::Network,
         config: &'static Config,
         tls: &'static TlsConfig,
         events: L::Events,
@@ -148,7 +149,7 @@ impl<L: Layout> Client<L> {
         if RECEIVE < least || SEND < certificate {
             return Err(SetupError::TlsRecords);
         }
-        let (client, runner) = Self::build(resources, buffers, stack, config, events, true)?;
+        let (client, runner) = Self::build(resources, buffers, network, config, events, true)?;
         Ok((client, TlsRunner { runner, buffers: tls_buffers, tls, random }))
     }
 }
@@ -190,7 +191,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
     ) -> (
         CoreRunner<L>,
         ServerRunner<L>,
-        impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE>> + use<L, RECEIVE, SEND, PIECE>,
+        impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE, L::Network>> + use<L, RECEIVE, SEND, PIECE>,
     ) {
         let (runner, sessions) = self.into_parts();
         let (core, server) = runner.split();
@@ -199,7 +200,8 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
 
     fn into_parts(
         self,
-    ) -> (Runner<L>, impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE>> + use<L, RECEIVE, SEND, PIECE>) {
+    ) -> (Runner<L>, impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE, L::Network>> + use<L, RECEIVE, SEND, PIECE>)
+    {
         let Self { runner, buffers, tls, random } = self;
         let sessions = buffers.lanes.iter_mut().zip(runner.slots());
         let sessions = sessions.map(move |(memory, slot)| TlsSessions::new(memory, slot, tls, random));
@@ -217,18 +219,18 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt
 
 /// Runs the sessions of one socket, one after the other: see [`TlsRunner::split`].
 #[must_use = "without it no connection of its socket is encrypted, and so none is made"]
-pub struct TlsSessions<const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
-    mailbox: &'static Mailbox<Socket>,
+pub struct TlsSessions<const RECEIVE: usize, const SEND: usize, const PIECE: usize, N: Network = Stack<'static>> {
+    mailbox: &'static Mailbox<Socket<N>>,
     receive: &'static mut [u8; RECEIVE],
     send: &'static mut [u8; SEND],
     tls: &'static TlsConfig,
     random: Random,
 }
 
-impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsSessions<RECEIVE, SEND, PIECE> {
+impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize, N: Network> TlsSessions<RECEIVE, SEND, PIECE, N> {
     fn new(
         memory: &'static mut LaneMemory<RECEIVE, SEND, PIECE>,
-        slot: &'static Slot,
+        slot: &'static Slot<N>,
         tls: &'static TlsConfig,
         random: Random,
     ) -> Self {
@@ -244,7 +246,9 @@ impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsSessions<RE
     }
 }
 
-impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt::Debug for TlsSessions<RECEIVE, SEND, PIECE> {
+impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize, N: Network> fmt::Debug
+    for TlsSessions<RECEIVE, SEND, PIECE, N>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsSessions").field("mailbox", self.mailbox).finish_non_exhaustive()
     }

@@ -7,6 +7,7 @@ use super::support::{
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::time::Duration;
+use embassy_net::Stack;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
 use poolhouse_embassy::poolhouse_core::topology::TopologyType;
 use poolhouse_embassy::{
@@ -428,7 +429,10 @@ fn hello_contains_the_application_and_the_driver() {
 
 #[test]
 fn max_connecting_is_limited_to_the_workers() {
-    async fn limit_of<L: Layout<Events = Log>>(net: &Net, max_connecting: u32) -> Option<u32> {
+    async fn limit_of<L: Layout<Events = Log, Network = Stack<'static>>>(
+        net: &Net,
+        max_connecting: u32,
+    ) -> Option<u32> {
         let server = server();
         net.open_to(&server);
         let pool = PoolOptions { max_connecting, ..PoolOptions::DEFAULT };

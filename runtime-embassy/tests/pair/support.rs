@@ -10,6 +10,7 @@ use core::pin::pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use embassy_net::Stack;
 use poolhouse_embassy::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_embassy::poolhouse_core::pool::{ClosedReason, PoolEvent};
 use poolhouse_embassy::poolhouse_core::{Cause, Instant, ServerType};
@@ -122,13 +123,16 @@ pub(crate) struct Rig<L: Layout> {
 }
 
 /// A client on this network, in leaked memory.
-pub(crate) fn rig<L: Layout<Events = Log>>(net: &Net, options: Options) -> Rig<L> {
+pub(crate) fn rig<L: Layout<Events = Log, Network = Stack<'static>>>(net: &Net, options: Options) -> Rig<L> {
     let (rig, runner) = made(net, options);
     Rig { polls: net.spawn(async move { runner.run().await }), ..rig }
 }
 
 /// A client with a runner that is not started yet.
-pub(crate) fn made<L: Layout<Events = Log>>(net: &Net, options: Options) -> (Rig<L>, Runner<L>) {
+pub(crate) fn made<L: Layout<Events = Log, Network = Stack<'static>>>(
+    net: &Net,
+    options: Options,
+) -> (Rig<L>, Runner<L>) {
     let config = Box::leak(Box::new(options.validate().expect("the options are right")));
     let resources = Box::leak(Box::new(Resources::<L>::new()));
     let buffers = Box::leak(Box::new(Buffers::new()));
