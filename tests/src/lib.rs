@@ -49,7 +49,8 @@ pub mod seeds;
 pub mod sim;
 pub mod spec;
 pub mod suite;
-#[cfg(all(test, feature = "contract"))]
+#[cfg(feature = "contract")]
+#[cfg(test)]
 mod tls_tests;
 
 #[cfg(feature = "contract")]
