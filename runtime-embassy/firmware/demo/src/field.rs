@@ -84,7 +84,12 @@ async fn work(
         }
         client.close();
         client.closed().await;
-        println!("asleep {sleep}, {:?}, {} of {} sockets are free", queue.counts(), client.core().runtime().free_sockets(), Demo::SOCKETS);
+        println!(
+            "asleep {sleep}, {:?}, {} of {} sockets are free",
+            queue.counts(),
+            client.core().runtime().free_sockets(),
+            Demo::SOCKETS
+        );
         Timer::after_millis(plan.asleep_ms).await;
         if let Err(error) = client.open() {
             fail(&error);
