@@ -30,6 +30,8 @@
 mod lane;
 mod mailbox;
 mod options;
+#[cfg(feature = "rsa")]
+mod rsa;
 mod session;
 mod suite;
 mod verify;

@@ -58,6 +58,9 @@ impl<'m, S: Read + Write> Session<'m, S> {
         if matches!(name, ServerName::DnsName(_)) {
             tls_config = tls_config.with_server_name(host.strip_suffix('.').unwrap_or(host));
         }
+        if cfg!(feature = "rsa") {
+            tls_config = tls_config.enable_rsa_signatures();
+        }
         if let Some(max_fragment) = config.options().max_fragment {
             tls_config = tls_config.with_max_fragment_length(max_fragment.wire());
         }

@@ -7,5 +7,7 @@ mod lane;
 mod liar;
 mod lies;
 mod mongod;
+#[cfg(feature = "rsa")]
+mod rsa;
 mod stream;
 mod support;

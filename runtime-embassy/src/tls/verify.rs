@@ -15,6 +15,8 @@ use sha2::{Digest, Sha256};
 use webpki::{EndEntityCert, KeyUsage};
 
 use super::options::TlsConfig;
+#[cfg(feature = "rsa")]
+use super::rsa::{self, Hash};
 use super::suite::Suite;
 
 /// The maximum number of certificates between the server's and the authority's. The number of
@@ -31,11 +33,12 @@ pub(super) struct Verifier<'a> {
     fault: Option<CertificateFault>,
 }
 
+#[cfg_attr(feature = "rsa", expect(clippy::large_enum_variant, reason = "there is no heap"))]
 enum Progress {
     /// No certificate was received.
     Nothing,
     /// A valid certificate was received, with this key; this is the hash of the handshake so far.
-    Certified { key: VerifyingKey, transcript: [u8; 32] },
+    Certified { key: ServerKey, transcript: [u8; 32] },
     /// The holder of the certificate has signed the handshake.
     Proven,
     /// The certificate or the signature was refused.
@@ -57,7 +60,7 @@ impl<'a> Verifier<'a> {
         self.fault
     }
 
-    fn certificate(&self, chain: &CertificateRef<'_>) -> Result<VerifyingKey, CertificateFault> {
+    fn certificate(&self, chain: &CertificateRef<'_>) -> Result<ServerKey, CertificateFault> {
         let ders = || {
             chain.entries.iter().map(|entry| match *entry {
                 CertificateEntryRef::X509(der) => Ok(CertificateDer::from_slice(der)),
@@ -70,19 +73,22 @@ impl<'a> Verifier<'a> {
             between.push(der?).map_err(|_| CertificateFault::Invalid)?;
         }
         let leaf = EndEntityCert::try_from(&leaf).map_err(|error| fault_of(&error))?;
-        let bounded = Bounded(AtomicU8::new(SIGNATURES_MAX));
+        let budget = Budget(AtomicU8::new(SIGNATURES_MAX));
+        let algorithms: &[&dyn SignatureVerificationAlgorithm] = &[
+            &EcdsaP256(&budget),
+            #[cfg(feature = "p384")]
+            &EcdsaP384(&budget),
+            #[cfg(feature = "rsa")]
+            &RsaPkcs1 { budget: &budget, hash: Hash::Sha256 },
+            #[cfg(feature = "rsa")]
+            &RsaPkcs1 { budget: &budget, hash: Hash::Sha384 },
+            #[cfg(feature = "rsa")]
+            &RsaPkcs1 { budget: &budget, hash: Hash::Sha512 },
+        ];
         self.config.with_anchors(|anchors| {
-            leaf.verify_for_usage(
-                &[&bounded],
-                anchors,
-                &between,
-                self.config.now(),
-                KeyUsage::server_auth(),
-                None,
-                None,
-            )
-            .map(drop)
-            .map_err(|error| fault_of(&error))
+            leaf.verify_for_usage(algorithms, anchors, &between, self.config.now(), KeyUsage::server_auth(), None, None)
+                .map(drop)
+                .map_err(|error| fault_of(&error))
         })?;
         leaf.verify_is_valid_for_subject_name(&self.name).map_err(|error| fault_of(&error))?;
         key_of(chain.entries.first())
@@ -92,15 +98,12 @@ impl<'a> Verifier<'a> {
         let Progress::Certified { key, transcript } = core::mem::replace(&mut self.progress, Progress::Failed) else {
             return Err(TlsError::InvalidHandshake);
         };
-        if verify.signature_scheme != SignatureScheme::EcdsaSecp256r1Sha256 {
-            return Err(TlsError::InvalidSignatureScheme);
-        }
         let mut signed = [0x20; 64 + CONTEXT.len() + 32];
         for (to, from) in signed.iter_mut().skip(64).zip(CONTEXT.iter().chain(&transcript)) {
             *to = *from;
         }
-        let signature = Signature::from_der(verify.signature);
-        if !signature.is_ok_and(|signature| key.verify(&signed, &signature).is_ok()) {
+        let is_signed = key.verifies(verify.signature_scheme, &signed, verify.signature);
+        if !is_signed.ok_or(TlsError::InvalidSignatureScheme)? {
             // The same fault as in a hosted client: the issuer's name is known, but the key is not
             // the authority's.
             self.fault = Some(CertificateFault::UnknownIssuer);
@@ -142,35 +145,98 @@ impl TlsVerifier<Suite> for Verifier<'_> {
     }
 }
 
-/// The key of a verified certificate, which is an uncompressed point on P-256.
+/// The key of a server.
+#[cfg_attr(feature = "rsa", expect(clippy::large_enum_variant, reason = "there is no heap"))]
+enum ServerKey {
+    P256(VerifyingKey),
+    #[cfg(feature = "p384")]
+    P384(p384::ecdsa::VerifyingKey),
+    #[cfg(feature = "rsa")]
+    Rsa(rsa::ServerKey),
+}
+
+impl ServerKey {
+    /// Reads the key from the content of a `SubjectPublicKeyInfo`.
+    fn of(subject_public_key_info: &[u8]) -> Option<Self> {
+        if let Some(point) = point_of::<65>(subject_public_key_info, alg_id::ECDSA_P256) {
+            return VerifyingKey::from_sec1_bytes(point).ok().map(Self::P256);
+        }
+        #[cfg(feature = "p384")]
+        if let Some(point) = point_of::<97>(subject_public_key_info, alg_id::ECDSA_P384) {
+            return p384::ecdsa::VerifyingKey::from_sec1_bytes(point).ok().map(Self::P384);
+        }
+        #[cfg(feature = "rsa")]
+        if let Some(key) = rsa::ServerKey::of(subject_public_key_info) {
+            return Some(Self::Rsa(key));
+        }
+        None
+    }
+
+    /// Whether the signature is valid; `None` if the scheme is not one of the key.
+    fn verifies(&self, scheme: SignatureScheme, message: &[u8], signature: &[u8]) -> Option<bool> {
+        match (self, scheme) {
+            (Self::P256(key), SignatureScheme::EcdsaSecp256r1Sha256) => {
+                Some(Signature::from_der(signature).is_ok_and(|signature| key.verify(message, &signature).is_ok()))
+            }
+            #[cfg(feature = "p384")]
+            (Self::P384(key), SignatureScheme::EcdsaSecp384r1Sha384) => {
+                let signature = p384::ecdsa::Signature::from_der(signature);
+                Some(signature.is_ok_and(|signature| key.verify(message, &signature).is_ok()))
+            }
+            #[cfg(feature = "rsa")]
+            (Self::Rsa(key), scheme) => {
+                // Not those of PKCS #1 version 1.5, which TLS 1.3 allows only in certificates.
+                let schemes = [
+                    (SignatureScheme::RsaPssRsaeSha256, Hash::Sha256),
+                    (SignatureScheme::RsaPssRsaeSha384, Hash::Sha384),
+                    (SignatureScheme::RsaPssRsaeSha512, Hash::Sha512),
+                ];
+                let (_, hash) = schemes.into_iter().find(|(known, _)| *known == scheme)?;
+                Some(key.verifies_pss(hash, message, signature))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The uncompressed point on a curve in the content of a `SubjectPublicKeyInfo`: the algorithm, a sequence
+/// shorter than 128 bytes; then the point, a bit string of whole bytes, also shorter.
+fn point_of<const BYTES: u8>(subject_public_key_info: &[u8], curve: AlgorithmIdentifier) -> Option<&[u8]> {
+    let len = u8::try_from(curve.as_ref().len()).ok()?;
+    let rest = subject_public_key_info.strip_prefix(&[0x30, len])?.strip_prefix(curve.as_ref())?;
+    rest.strip_prefix(&[0x03, BYTES + 1, 0x00]).filter(|point| point.len() == usize::from(BYTES))
+}
+
+/// The key of a verified certificate.
 ///
 /// Without a heap, webpki exposes only the keys of trust anchors. The certificate is parsed as one
 /// only to read its key.
-fn key_of(entry: Option<&CertificateEntryRef<'_>>) -> Result<VerifyingKey, CertificateFault> {
-    const POINT_BYTES: usize = 65;
+fn key_of(entry: Option<&CertificateEntryRef<'_>>) -> Result<ServerKey, CertificateFault> {
     let Some(CertificateEntryRef::X509(der)) = entry else { return Err(CertificateFault::Invalid) };
     let der = CertificateDer::from_slice(der);
     let anchor = webpki::anchor_from_trusted_cert(&der).map_err(|error| fault_of(&error))?;
-    // The algorithm, a sequence shorter than 128 bytes; then the point, a bit string of whole
-    // bytes.
-    let rest =
-        anchor.subject_public_key_info.strip_prefix(&[0x30]).and_then(|rest| rest.strip_prefix(&[ALGORITHM_LEN]));
-    let rest = rest.and_then(|rest| rest.strip_prefix(alg_id::ECDSA_P256.as_ref()));
-    let point = rest.and_then(|rest| rest.strip_prefix(&[0x03, 0x42, 0x00]));
-    let point = point.filter(|point| point.len() == POINT_BYTES).ok_or(CertificateFault::Invalid)?;
-    VerifyingKey::from_sec1_bytes(point).map_err(|_| CertificateFault::Invalid)
+    ServerKey::of(&anchor.subject_public_key_info).ok_or(CertificateFault::Invalid)
 }
 
-const ALGORITHM_LEN: u8 = 19;
-
-/// ECDSA on P-256 with SHA-256, with a limit on the number of signatures.
+/// The number of signatures that may still be verified.
 #[derive(Debug)]
-struct Bounded(AtomicU8);
+struct Budget(AtomicU8);
 
-impl SignatureVerificationAlgorithm for Bounded {
-    fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
+impl Budget {
+    fn take(&self) -> Result<(), InvalidSignature> {
         let left = self.0.load(Ordering::Relaxed).checked_sub(1).ok_or(InvalidSignature)?;
         self.0.store(left, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// ECDSA on P-256 with SHA-256.
+#[derive(Debug)]
+struct EcdsaP256<'b>(&'b Budget);
+
+impl SignatureVerificationAlgorithm for EcdsaP256<'_> {
+    fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
+        self.0.take()?;
         let key = VerifyingKey::from_sec1_bytes(public_key).map_err(|_| InvalidSignature)?;
         let signature = Signature::from_der(signature).map_err(|_| InvalidSignature)?;
         key.verify(message, &signature).map_err(|_| InvalidSignature)
@@ -182,6 +248,58 @@ impl SignatureVerificationAlgorithm for Bounded {
 
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
         alg_id::ECDSA_SHA256
+    }
+}
+
+/// ECDSA on P-384 with SHA-384.
+#[cfg(feature = "p384")]
+#[derive(Debug)]
+struct EcdsaP384<'b>(&'b Budget);
+
+#[cfg(feature = "p384")]
+impl SignatureVerificationAlgorithm for EcdsaP384<'_> {
+    fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
+        use p384::ecdsa::{Signature, VerifyingKey};
+        self.0.take()?;
+        let key = VerifyingKey::from_sec1_bytes(public_key).map_err(|_| InvalidSignature)?;
+        let signature = Signature::from_der(signature).map_err(|_| InvalidSignature)?;
+        key.verify(message, &signature).map_err(|_| InvalidSignature)
+    }
+
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::ECDSA_P384
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::ECDSA_SHA384
+    }
+}
+
+/// RSASSA-PKCS1-v1_5.
+#[cfg(feature = "rsa")]
+#[derive(Debug)]
+struct RsaPkcs1<'b> {
+    budget: &'b Budget,
+    hash: Hash,
+}
+
+#[cfg(feature = "rsa")]
+impl SignatureVerificationAlgorithm for RsaPkcs1<'_> {
+    fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
+        self.budget.take()?;
+        if rsa::verifies_pkcs1(public_key, self.hash, message, signature) { Ok(()) } else { Err(InvalidSignature) }
+    }
+
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::RSA_ENCRYPTION
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        match self.hash {
+            Hash::Sha256 => alg_id::RSA_PKCS1_SHA256,
+            Hash::Sha384 => alg_id::RSA_PKCS1_SHA384,
+            Hash::Sha512 => alg_id::RSA_PKCS1_SHA512,
+        }
     }
 }
 

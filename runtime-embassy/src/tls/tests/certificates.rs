@@ -9,7 +9,7 @@ use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_tests::tls::{CertificateRequest, Holder, Identity, ServerTls, Validity, Versions};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, PublicKeyData, SignatureAlgorithm, SigningKey,
+    KeyPair, KeyUsagePurpose, SignatureAlgorithm, SigningKey,
 };
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -242,9 +242,10 @@ fn every_certificate_is_accepted_or_refused_as_a_hosted_client_does() {
 }
 
 #[test]
-fn certificates_other_than_p256_with_sha256_are_refused() {
+fn certificates_of_unsupported_algorithms_are_refused() {
     let refused = Err(Cause::Certificate(CertificateFault::Invalid));
-    for algorithm in [&rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519] {
+    let p384 = (!cfg!(feature = "p384")).then_some(&rcgen::PKCS_ECDSA_P384_SHA384);
+    for algorithm in p384.into_iter().chain([&rcgen::PKCS_ED25519]) {
         let root = Odd::authority("root").root();
         let foreign = Odd::authority("foreign").on(algorithm).root();
         let leaf = Odd::server().on(algorithm).issued_by(&root);
@@ -256,35 +257,65 @@ fn certificates_other_than_p256_with_sha256_are_refused() {
     }
 }
 
-/// An RSA key that cannot sign: the certificate is refused before a signature is requested.
-struct Rsa;
-
-impl PublicKeyData for Rsa {
-    fn der_bytes(&self) -> &[u8] {
-        const KEY: &[u8] = &[0x30, 0x08, 0x02, 0x01, 0x65, 0x02, 0x03, 0x01, 0x00, 0x01];
-        KEY
-    }
-
-    fn algorithm(&self) -> &'static SignatureAlgorithm {
-        &rcgen::PKCS_RSA_SHA256
-    }
-}
-
-impl SigningKey for Rsa {
-    fn sign(&self, _message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        Ok(vec![1; 256])
-    }
-}
-
+#[cfg(feature = "p384")]
 #[test]
-fn certificates_signed_by_rsa_are_refused() {
-    let Odd { params, .. } = Odd::authority("rsa");
-    let root = CertifiedIssuer::self_signed(params, Rsa).unwrap();
-    let server = shown(&Odd::server().issued_by(&root), &[]);
-    assert_eq!(
-        check(&config(&[&root.pem()]), HOST, Wire::to(&server)),
-        Err(Cause::Certificate(CertificateFault::Invalid))
-    );
+fn certificates_on_p384_are_accepted_as_a_hosted_client_does() {
+    let algorithm = &rcgen::PKCS_ECDSA_P384_SHA384;
+    let (root, root384) = (Odd::authority("root").root(), Odd::authority("root").on(algorithm).root());
+    for (name, leaf, root) in [
+        ("on P-384", Odd::server().on(algorithm).issued_by(&root384), &root384),
+        ("on P-384 by P-256", Odd::server().on(algorithm).issued_by(&root), &root),
+        ("on P-256 by P-384", Odd::server().issued_by(&root384), &root384),
+    ] {
+        let server = shown(&leaf, &[]);
+        assert_eq!(hosted(&[&root.pem()], HOST, Wire::to(&server)), Ok(()), "hosted: {name}");
+        assert_eq!(check(&config(&[&root.pem()]), HOST, Wire::to(&server)), Ok(()), "{name}");
+    }
+    // The name is that of the authority, the key is not.
+    let stranger = Odd::authority("root").on(algorithm).root();
+    let server = shown(&Odd::server().on(algorithm).issued_by(&stranger), &[]);
+    let refused = Err(Cause::Certificate(CertificateFault::UnknownIssuer));
+    assert_eq!(check(&config(&[&root384.pem()]), HOST, Wire::to(&server)), refused);
+    let thief =
+        shows(vec![der(&Odd::server().on(algorithm).issued_by(&root384).pem())], &stranger.key().serialize_pem());
+    assert_eq!(check(&config(&[&root384.pem()]), HOST, Wire::to(&thief)), refused);
+}
+
+#[cfg(not(feature = "rsa"))]
+mod without_rsa {
+    use super::*;
+    use rcgen::PublicKeyData;
+
+    /// An RSA key that cannot sign: the certificate is refused before a signature is requested.
+    struct Rsa;
+
+    impl PublicKeyData for Rsa {
+        fn der_bytes(&self) -> &[u8] {
+            const KEY: &[u8] = &[0x30, 0x08, 0x02, 0x01, 0x65, 0x02, 0x03, 0x01, 0x00, 0x01];
+            KEY
+        }
+
+        fn algorithm(&self) -> &'static SignatureAlgorithm {
+            &rcgen::PKCS_RSA_SHA256
+        }
+    }
+
+    impl SigningKey for Rsa {
+        fn sign(&self, _message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+            Ok(vec![1; 256])
+        }
+    }
+
+    #[test]
+    fn certificates_signed_by_rsa_are_refused() {
+        let Odd { params, .. } = Odd::authority("rsa");
+        let root = CertifiedIssuer::self_signed(params, Rsa).unwrap();
+        let server = shown(&Odd::server().issued_by(&root), &[]);
+        assert_eq!(
+            check(&config(&[&root.pem()]), HOST, Wire::to(&server)),
+            Err(Cause::Certificate(CertificateFault::Invalid))
+        );
+    }
 }
 
 /// A hosted client accepts six. This limit is lower because verifying many orders of certificates

@@ -125,13 +125,26 @@ impl Holder {
         Self::self_signed(&CertificateRequest::authority(name))
     }
 
+    /// Creates a self-signed authority with this private key: PEM, PKCS #8.
+    ///
+    /// # Panics
+    /// If the name is not ASCII, or the key cannot be read.
+    #[must_use]
+    pub fn root_with_key(name: &str, key: &str) -> Self {
+        Self::self_signed_with(&CertificateRequest::authority(name), read_key(key))
+    }
+
     /// Creates a self-signed certificate.
     ///
     /// # Panics
     /// If a name is not ASCII.
     #[must_use]
     pub fn self_signed(wanted: &CertificateRequest) -> Self {
-        let issuer = CertifiedIssuer::self_signed(wanted.params(), key()).expect("it can be signed");
+        Self::self_signed_with(wanted, key())
+    }
+
+    fn self_signed_with(wanted: &CertificateRequest, key: KeyPair) -> Self {
+        let issuer = CertifiedIssuer::self_signed(wanted.params(), key).expect("it can be signed");
         Self { issuer, above: String::new(), is_root: true, subject: subject(wanted) }
     }
 
@@ -141,7 +154,20 @@ impl Holder {
     /// If a name is not ASCII.
     #[must_use]
     pub fn issue(&self, wanted: &CertificateRequest) -> Self {
-        let issuer = CertifiedIssuer::signed_by(wanted.params(), key(), &self.issuer).expect("it can be signed");
+        self.issue_to(wanted, key())
+    }
+
+    /// [`Holder::issue`] for this private key: PEM, PKCS #8.
+    ///
+    /// # Panics
+    /// If a name is not ASCII, or the key cannot be read.
+    #[must_use]
+    pub fn issue_with_key(&self, wanted: &CertificateRequest, key: &str) -> Self {
+        self.issue_to(wanted, read_key(key))
+    }
+
+    fn issue_to(&self, wanted: &CertificateRequest, key: KeyPair) -> Self {
+        let issuer = CertifiedIssuer::signed_by(wanted.params(), key, &self.issuer).expect("it can be signed");
         let above = if self.is_root { String::new() } else { self.identity().certificates };
         Self { issuer, above, is_root: false, subject: subject(wanted) }
     }
@@ -178,6 +204,10 @@ fn subject(wanted: &CertificateRequest) -> String {
 
 fn key() -> KeyPair {
     KeyPair::generate().expect("a key can be made")
+}
+
+fn read_key(pem: &str) -> KeyPair {
+    KeyPair::from_pem(pem).expect("a private key in PKCS #8")
 }
 
 /// Certificates and the key of the first of them.
