@@ -38,7 +38,7 @@ FIRMWARE = ROOT / "runtime-embassy/firmware"
 KEPT = FIRMWARE / "numbers.toml"
 TRIPLE = "thumbv7em-none-eabihf"
 # Programs by the feature with which they are built.
-PROGRAMS = {"": ["base", "machines", "network", "client", "decode", "instructions"], "auth": ["machines-scram", "client-scram", "ram"], "tls": ["client-tls"]}
+PROGRAMS = {"": ["base", "machines", "network", "client", "decode", "instructions"], "auth": ["machines-scram", "client-scram", "ram"], "tls": ["client-tls"], "rsa": ["client-rsa"], "p384": ["client-p384"]}
 # The examples of the generic pool; built without the features of the client.
 EXAMPLES = ["http", "modbus"]
 # The cost of a part: the difference between two programs.
@@ -50,6 +50,8 @@ PARTS = [
     ("client over it", "client", "network"),
     ("client with SCRAM over it", "client-scram", "network"),
     ("TLS besides", "client-tls", "client-scram"),
+    ("RSA certificates besides", "client-rsa", "client-tls"),
+    ("P-384 certificates besides", "client-p384", "client-tls"),
 ]
 # The source folders of our crates.
 OURS = [
@@ -134,9 +136,6 @@ def build(level):
     toolchain = output(script("firmware"), "--toolchain", TRIPLE).strip()
     elves = {}
     for feature, names in PROGRAMS.items():
-        names = [name for name in names if (FIRMWARE / f"size/src/bin/{name}.rs").exists()]
-        if not names:
-            continue
         arguments = [word for name in names for word in ("--bin", name)]
         if feature:
             arguments += ["--features", feature]
@@ -523,7 +522,7 @@ def leave(figures):
 def tell(figures):
     """Prints the most important figures, one per line, for the output of tests/run."""
     print()
-    for part in ("pool + monitor + wire", "pool + monitor + wire + SCRAM", "embassy-net: TCP, DHCP", "client with SCRAM over it", "TLS besides"):
+    for part in ("pool + monitor + wire", "pool + monitor + wire + SCRAM", "embassy-net: TCP, DHCP", "client with SCRAM over it", "TLS besides", "RSA certificates besides", "P-384 certificates besides"):
         if part in figures["flash"]:
             print(f"firmware: {part}: flash {figures['flash'][part]}, RAM {figures['ram'][part]} bytes")
     stacks = ", ".join(f"{name} {stack}" for name, stack in figures["stack"].items())

@@ -15,7 +15,10 @@ use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::firmware::{self, Firmware};
 use poolhouse_tests::mongod::{self, Mongod, MongodOptions, MongodReplicaSet, MongodTls};
 use poolhouse_tests::suite::Suite;
-use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
+use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, Identity};
+use rsa::RsaPrivateKey;
+use rsa::pkcs8::{EncodePrivateKey, LineEnding};
+use rsa::rand_core::OsRng;
 
 extern crate alloc;
 
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
             if firmware::available().is_ok_and(|folder| folder.join("demo_tls").is_file()) {
                 suite = suite
                     .case("documents_arrive_by_tls", documents_arrive_by_tls)
+                    .case("documents_arrive_at_a_server_with_rsa_by_tls", documents_arrive_at_a_server_with_rsa_by_tls)
                     .case("a_restart_by_tls_loses_nothing", a_restart_by_tls_loses_nothing)
                     .case("a_foreign_certificate_is_refused", a_foreign_certificate_is_refused);
             } else {
@@ -102,8 +106,24 @@ fn arguments(seeds: &str, documents: i32, period_ms: u32, more: &[&str]) -> Vec<
 
 /// A server that accepts TLS only, and the argument with its authority.
 fn start_with_tls() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
-    let (root, folder) = (Holder::root("root"), Folder::new());
+    let root = Holder::root("root");
     let identity = root.issue(&CertificateRequest::server(&["127.0.0.1"])).identity();
+    start_with_identity(&root, &identity)
+}
+
+/// The same with keys of 2,048 bits of RSA, of the server and of the authority between. The root is on P-256, so
+/// that its certificate is short enough for the command line.
+fn start_with_rsa() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
+    let key =
+        || -> Result<_, Box<dyn Error>> { Ok(RsaPrivateKey::new(&mut OsRng, 2048)?.to_pkcs8_pem(LineEnding::LF)?) };
+    let root = Holder::root("root");
+    let between = root.issue_with_key(&CertificateRequest::authority("between"), &key()?);
+    let identity = between.issue_with_key(&CertificateRequest::server(&["127.0.0.1"]), &key()?).identity();
+    start_with_identity(&root, &identity)
+}
+
+fn start_with_identity(root: &Holder, identity: &Identity) -> Result<(Mongod, Folder, String), Box<dyn Error>> {
+    let folder = Folder::new();
     let tls = MongodTls {
         certificate_key_file: folder.write("server.pem", identity.pem()),
         ca_file: Some(folder.write("ca.pem", root.certificate())),
@@ -111,7 +131,7 @@ fn start_with_tls() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
         required: true,
     };
     let server = Mongod::start(MongodOptions { tls: Some(tls), ..MongodOptions::default() })?;
-    Ok((server, folder, authority(&root)))
+    Ok((server, folder, authority(root)))
 }
 
 /// The text of a PEM file between its first line and its last.
@@ -130,8 +150,9 @@ fn demo_tls(server: &Mongod, documents: i32, more: &[&str]) -> Result<Firmware, 
 /// recovery.
 fn end_well(case: &str, firmware: &mut Firmware, documents: i32) -> Outcome {
     let status = firmware.finish(LIMIT)?;
-    let summary = firmware.output().iter().find(|line| line.starts_with("sent ")).cloned().unwrap_or_default();
-    println!("firmware: {case}: {summary}");
+    let line = |start: &str| firmware.output().iter().find(|line| line.starts_with(start)).cloned().unwrap_or_default();
+    let summary = line("sent ");
+    println!("firmware: {case}: {}, {summary}", line("first reply "));
     if status != 0 || !summary.starts_with(&format!("sent {}, ", documents * TASKS)) {
         return Err(format!("exit status {status}:\n{}", firmware.output().join("\n")).into());
     }
@@ -357,6 +378,14 @@ fn documents_arrive_by_tls() -> Outcome {
     let mut firmware = demo_tls(&server, 10, &[&authority, "user=ada", "password=pencil"])?;
     end_well("documents arrive by tls", &mut firmware, 10)?;
     check_found("documents arrive by tls", &server, 10)?;
+    check_closed(&server)
+}
+
+fn documents_arrive_at_a_server_with_rsa_by_tls() -> Outcome {
+    let (server, _folder, authority) = start_with_rsa()?;
+    let mut firmware = demo_tls(&server, 10, &[&authority])?;
+    end_well("documents arrive at a server with RSA by tls", &mut firmware, 10)?;
+    check_found("documents arrive at a server with RSA by tls", &server, 10)?;
     check_closed(&server)
 }
 

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 use std::sync::OnceLock;
 
-use p256::elliptic_curve::rand_core;
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_tests::tls::{CertificateRequest, Holder};
 use rsa::pkcs1::EncodeRsaPublicKey;
 use rsa::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
+use rsa::rand_core::OsRng;
 use rsa::traits::PublicKeyParts;
 use rsa::{BigUint, RsaPrivateKey, RsaPublicKey};
 use rustls::ServerConfig;
@@ -20,34 +20,10 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 use super::super::rsa::{Hash, ServerKey, verifies_pkcs1};
 use super::support::{HOST, Wire, check, config, der, hosted, random, shows, shows_identity};
 
-/// The random generator of the tests.
-struct Rng;
-
-impl rand_core::RngCore for Rng {
-    fn next_u32(&mut self) -> u32 {
-        rand_core::impls::next_u32_via_fill(self)
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        rand_core::impls::next_u64_via_fill(self)
-    }
-
-    fn fill_bytes(&mut self, dest: &mut [u8]) {
-        random(dest);
-    }
-
-    fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), rand_core::Error> {
-        self.fill_bytes(dest);
-        Ok(())
-    }
-}
-
-impl rand_core::CryptoRng for Rng {}
-
 /// One of the keys of the tests, by its index: two of 2,048 bits, one of 3,072 and one of 4,096.
 fn key(index: usize) -> &'static RsaPrivateKey {
     static KEYS: [OnceLock<RsaPrivateKey>; 4] = [const { OnceLock::new() }; 4];
-    KEYS[index].get_or_init(|| RsaPrivateKey::new(&mut Rng, [2048, 2048, 3072, 4096][index]).unwrap())
+    KEYS[index].get_or_init(|| RsaPrivateKey::new(&mut OsRng, [2048, 2048, 3072, 4096][index]).unwrap())
 }
 
 fn pem(key: &RsaPrivateKey) -> String {
@@ -104,7 +80,7 @@ fn digest(hash: Hash, message: &[u8]) -> Vec<u8> {
 
 /// Signs any encoding, of the length of the modulus.
 fn sign(key: &RsaPrivateKey, encoded: &[u8]) -> Vec<u8> {
-    let signed = rsa::hazmat::rsa_decrypt::<Rng>(None, key, &BigUint::from_bytes_be(encoded)).unwrap();
+    let signed = rsa::hazmat::rsa_decrypt::<OsRng>(None, key, &BigUint::from_bytes_be(encoded)).unwrap();
     let bytes = signed.to_bytes_be();
     [vec![0; key.size() - bytes.len()], bytes].concat()
 }
