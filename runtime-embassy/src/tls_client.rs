@@ -27,7 +27,7 @@ use embassy_net::Stack;
 /// - `PIECE`: bytes that are copied between a task and the session at a time, in either direction.
 ///
 /// It takes `RECEIVE + SEND + 2 * PIECE` bytes for each of the [`Layout::SOCKETS`]. In addition,
-/// the future of each session takes about 3 KiB.
+/// the future of each session takes about 3 KiB, and with feature `rsa` 3.5 KiB.
 pub struct TlsBuffers<L: Layout, const RECEIVE: usize = 16640, const SEND: usize = 1152, const PIECE: usize = 512> {
     lanes: L::PerConnection<LaneMemory<RECEIVE, SEND, PIECE>>,
 }

@@ -15,10 +15,12 @@ pub(super) const AUTHORITIES_MAX: usize = 8;
 /// embedded-tls implements the protocol; rustls-webpki verifies certificates, as in a hosted
 /// client: both clients accept the same certificates.
 ///
-/// - A server needs a certificate whose whole chain is of the kind above. A chain with RSA or P-384
-///   is refused as [`Invalid`](poolhouse_core::CertificateFault::Invalid). A server without such a
+/// - A server needs a certificate whose whole chain is of the kind above. Feature `rsa` adds RSA keys of
+///   2,048 to 4,096 bits, with SHA-256, SHA-384 and SHA-512; feature `p384` adds ECDSA on P-384 with SHA-384.
+///   Another chain is refused as [`Invalid`](poolhouse_core::CertificateFault::Invalid). A server without such a
 ///   certificate or without TLS 1.3 ends the handshake, which is
 ///   [`Protocol`](poolhouse_core::Cause::Protocol).
+/// - The client's own key is on P-256.
 /// - The host of the server's address must be among the subject's alternative names; the common
 ///   name is ignored. An IP address must be among the IP addresses of these names.
 /// - A chain has up to four certificates between the server's and the authority's, in any order. At
