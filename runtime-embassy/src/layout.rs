@@ -150,6 +150,7 @@ impl<
         assert!(WAITERS > 0, "a check-out may wait for the first connection");
         assert!(RECEIVE >= MESSAGE_BYTES_MIN, "hello's reply can be received");
         assert!(SEND >= MESSAGE_BYTES_MIN, "hello can be sent");
+        assert!(SOCKET >= N::SOCKET_MIN, "there is a TCP window");
         assert!(WORKERS > 0, "a connection can be established");
         SERVERS * (CONNS + MONITORING)
     };

@@ -92,7 +92,7 @@
 //! | `dns` | default | names of servers, resolved by embassy-net. Without it, servers must have IP addresses |
 //! | `ipv6` | | IPv6 addresses of servers, with embassy-net |
 //! | `tls` | | TLS 1.3 to servers with P-256 certificates |
-//! | `rsa` | | TLS to servers with RSA certificates of 2,048 to 4,096 bits, too |
+//! | `rsa` | | TLS to servers with RSA certificates of 2,048, 3,072 or 4,096 bits, too |
 //! | `p384` | | TLS to servers with P-384 certificates, too |
 //! | `defmt` | | events as log messages of defmt; `defmt::Format` of events and errors |
 //!

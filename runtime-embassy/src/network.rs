@@ -23,6 +23,8 @@ pub trait Network: Copy + 'static {
     type Socket: Read + Write + 'static;
     /// The address of a host.
     type Address;
+    /// The least `SOCKET` of [`Sizes`](crate::Sizes) with which its sockets work.
+    const SOCKET_MIN: usize = 0;
 
     /// Creates a socket without a connection.
     ///

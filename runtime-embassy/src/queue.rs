@@ -301,7 +301,8 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
     }
 
     /// Inserts documents as they are pushed, and tries again half a second after a failure. Returns the
-    /// error once the client is closed; call it again when the client is open.
+    /// error once the client is closed; call it again when the client is open. For one task at a time: of several,
+    /// only the last to wait is woken.
     pub async fn run<L: Layout>(&self, client: &Client<L>, database: &str, collection: &str) -> OperationError {
         loop {
             poll_fn(|context| {

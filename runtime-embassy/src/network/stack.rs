@@ -16,6 +16,8 @@ pub struct StackSocket(TcpSocket<'static>);
 impl Network for Stack<'static> {
     type Socket = StackSocket;
     type Address = IpAddress;
+    /// Without a TCP window nothing is received.
+    const SOCKET_MIN: usize = 1;
 
     fn socket(&self, receive: &'static mut [u8], send: &'static mut [u8]) -> StackSocket {
         let mut socket = TcpSocket::new(*self, receive, send);

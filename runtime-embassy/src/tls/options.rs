@@ -16,7 +16,7 @@ pub(super) const AUTHORITIES_MAX: usize = 8;
 /// client: both clients accept the same certificates.
 ///
 /// - A server needs a certificate whose whole chain is of the kind above. Feature `rsa` adds RSA keys of
-///   2,048 to 4,096 bits, with SHA-256, SHA-384 and SHA-512; feature `p384` adds ECDSA on P-384 with SHA-384.
+///   2,048, 3,072 and 4,096 bits, with SHA-256, SHA-384 and SHA-512; feature `p384` adds ECDSA on P-384 with SHA-384.
 ///   Another chain is refused as [`Invalid`](poolhouse_core::CertificateFault::Invalid). A server without such a
 ///   certificate or without TLS 1.3 ends the handshake, which is
 ///   [`Protocol`](poolhouse_core::Cause::Protocol).
@@ -151,7 +151,7 @@ impl fmt::Debug for TlsIdentity {
 /// The maximum plaintext of a record.
 ///
 /// A handshake message must fit into one record, and the server's certificate chain is one message:
-/// about 400 bytes for each certificate, more for one with many names. A mongod with `tlsCAFile`
+/// about 400 bytes for each certificate (with RSA of 2,048 bits 900, of 4,096 bits 1,400), more for one with many names. A mongod with `tlsCAFile`
 /// also sends its authority's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxFragment {

@@ -1,19 +1,18 @@
-//! Signatures by RSA keys of 2,048 to 4,096 bits, verified without allocation.
+//! Signatures by RSA keys of 2,048, 3,072 or 4,096 bits, verified without allocation.
 //!
 //! Read first: RFC 8017, "EMSA-PSS", "EMSA-PKCS1-v1_5". Everything here is public, so the time may
 //! depend on it.
 
-use crypto_bigint::modular::runtime_mod::{DynResidue, DynResidueParams};
-use crypto_bigint::{Encoding, U2048, U4096, Uint};
+use crypto_bigint::modular::montgomery_reduction;
+use crypto_bigint::{Encoding, Limb, U2048, U3072, U4096, Uint};
 use pkcs1::RsaPublicKey;
 use pkcs1::der::Decode;
 use pkcs1::der::asn1::BitStringRef;
 use rustls_pki_types::alg_id;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-/// The bytes of the smallest and of the largest modulus.
-const MODULUS_MIN: usize = 2048 / 8;
-const MODULUS_MAX: usize = 4096 / 8;
+/// The bytes of the largest modulus.
+const MODULUS_MAX: usize = U4096::BYTES;
 /// The bytes of an encoded key: the modulus, an exponent, and the headers of three elements.
 const KEY_BYTES_MAX: usize = MODULUS_MAX + 20;
 /// The bytes of the longest digest.
@@ -33,21 +32,31 @@ impl ServerKey {
         Some(Self(heapless::Vec::from_slice(key).ok()?))
     }
 
-    /// Verifies a signature by RSASSA-PSS with a salt of the length of the digest.
-    pub(super) fn verifies_pss(&self, hash: Hash, message: &[u8], signature: &[u8]) -> bool {
-        let Some(key) = Key::read(&self.0) else { return false };
-        let mut buffer = [0; MODULUS_MAX];
-        key.recover(signature, &mut buffer).is_some_and(|encoded| is_pss(hash, message, encoded))
+    /// Verifies a signature by RSASSA-PSS: TLS 1.3 allows PKCS #1 version 1.5 only in certificates.
+    pub(super) fn verifies(&self, hash: Hash, message: &[u8], signature: &[u8]) -> bool {
+        verifies(&self.0, Padding::Pss, hash, message, signature)
     }
 }
 
-/// Verifies a signature by RSASSA-PKCS1-v1_5.
+/// How a message is encoded before it is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Padding {
+    /// RSASSA-PKCS1-v1_5.
+    Pkcs1,
+    /// RSASSA-PSS with MGF1 and a salt of the length of the digest.
+    Pss,
+}
+
+/// Verifies a signature.
 ///
 /// - `key`: in the encoding of PKCS #1.
-pub(super) fn verifies_pkcs1(key: &[u8], hash: Hash, message: &[u8], signature: &[u8]) -> bool {
+pub(super) fn verifies(key: &[u8], padding: Padding, hash: Hash, message: &[u8], signature: &[u8]) -> bool {
     let Some(key) = Key::read(key) else { return false };
     let mut buffer = [0; MODULUS_MAX];
-    key.recover(signature, &mut buffer).is_some_and(|encoded| is_pkcs1(hash, message, encoded))
+    key.recover(signature, &mut buffer).is_some_and(|encoded| match padding {
+        Padding::Pkcs1 => is_pkcs1(hash, message, encoded),
+        Padding::Pss => is_pss(hash, message, encoded),
+    })
 }
 
 /// A hash function.
@@ -91,21 +100,23 @@ impl Hash {
     }
 }
 
-/// A key whose modulus has whole bytes.
-struct Key<'a> {
+/// A key of a supported size.
+#[derive(Debug)]
+pub(super) struct Key<'a> {
     /// Without leading zeros.
     modulus: &'a [u8],
     exponent: u32,
 }
 
 impl<'a> Key<'a> {
-    fn read(der: &'a [u8]) -> Option<Self> {
+    /// Reads a key in the encoding of PKCS #1.
+    pub(super) fn read(der: &'a [u8]) -> Option<Self> {
         let key = RsaPublicKey::from_der(der).ok()?;
         let (modulus, exponent) = (key.modulus.as_bytes(), key.public_exponent.as_bytes());
         let is_odd = |bytes: &[u8]| bytes.last().is_some_and(|last| last & 1 == 1);
-        // The encodings below begin with a whole byte, and Montgomery's method needs an odd modulus.
+        // The arithmetic below requires an odd modulus of exactly so many bits.
+        let has_size = [U2048::BYTES, U3072::BYTES, U4096::BYTES].contains(&modulus.len());
         let is_whole = modulus.first().is_some_and(|first| first & 0x80 != 0);
-        let has_size = (MODULUS_MIN..=MODULUS_MAX).contains(&modulus.len());
         if !has_size || !is_whole || !is_odd(modulus) || !is_odd(exponent) || exponent.len() > 4 {
             return None;
         }
@@ -119,38 +130,74 @@ impl<'a> Key<'a> {
         if signature.len() != self.modulus.len() || signature >= self.modulus {
             return None;
         }
-        if self.modulus.len() == U2048::BYTES {
-            power::<{ U2048::LIMBS }, { U2048::BYTES }>(self, signature, buffer.first_chunk_mut()?);
-            return buffer.get(..U2048::BYTES);
+        match signature.len() {
+            U2048::BYTES => power::<{ U2048::LIMBS }, _>(self, signature, buffer.first_chunk_mut()?)?,
+            U3072::BYTES => power::<{ U3072::LIMBS }, _>(self, signature, buffer.first_chunk_mut()?)?,
+            _ => power::<{ U4096::LIMBS }, _>(self, signature, buffer)?,
         }
-        power::<{ U4096::LIMBS }, { U4096::BYTES }>(self, signature, buffer);
-        buffer.get(U4096::BYTES - self.modulus.len()..)
+        buffer.get(..signature.len())
     }
 }
 
 /// Raises `base` to the exponent of the key, modulo its modulus.
 #[inline(never)]
-fn power<const LIMBS: usize, const BYTES: usize>(key: &Key<'_>, base: &[u8], result: &mut [u8; BYTES])
+fn power<const LIMBS: usize, const BYTES: usize>(key: &Key<'_>, base: &[u8], result: &mut [u8; BYTES]) -> Option<()>
 where
     Uint<LIMBS>: Encoding<Repr = [u8; BYTES]>,
 {
-    let number = |bytes: &[u8]| {
-        let mut padded = [0; BYTES];
-        if let Some(end) = padded.get_mut(BYTES - bytes.len()..) {
-            end.copy_from_slice(bytes);
-        }
-        Uint::<LIMBS>::from_be_bytes(padded)
-    };
-    let base = DynResidue::new(&number(base), DynResidueParams::new(&number(key.modulus)));
-    let mut value = base;
-    // The highest bit of the exponent is `base` itself.
-    for bit in (0..key.exponent.ilog2()).rev() {
-        value = value.square();
-        if key.exponent >> bit & 1 == 1 {
-            value = value.mul(&base);
-        }
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(Uint::<LIMBS>::from_be_bytes);
+    let field = Field::of(number(key.modulus)?);
+    let base = field.multiply(&number(base)?, &field.radix_squared());
+    let value = field.raise(&base, key.exponent.into());
+    *result = field.multiply(&value, &Uint::ONE).to_be_bytes();
+    Some(())
+}
+
+/// Arithmetic modulo an odd number whose first bit is 1, by Montgomery's method: a number is stored as its
+/// product with the radix, two to the power of the number of bits.
+struct Field<const LIMBS: usize> {
+    modulus: Uint<LIMBS>,
+    /// The negated inverse of the modulus, modulo two to the power of the bits of a limb.
+    inverse: Limb,
+}
+
+impl<const LIMBS: usize> Field<LIMBS> {
+    fn of(modulus: Uint<LIMBS>) -> Self {
+        let lowest = modulus.as_words().first().copied().unwrap_or(1);
+        // The inverse of its lowest three bits is the same three bits. Newton's method doubles them each time.
+        let inverse = (0..5).fold(lowest, |inverse, _| {
+            inverse.wrapping_mul(crypto_bigint::Word::wrapping_sub(2, lowest.wrapping_mul(inverse)))
+        });
+        Self { modulus, inverse: Limb(inverse.wrapping_neg()) }
     }
-    *result = value.retrieve().to_be_bytes();
+
+    /// The product of two numbers that are stored as their products with the radix, stored likewise.
+    fn multiply(&self, one: &Uint<LIMBS>, other: &Uint<LIMBS>) -> Uint<LIMBS> {
+        montgomery_reduction(&one.mul_wide(other), &self.modulus, self.inverse)
+    }
+
+    /// A power of a number that is stored as its product with the radix, stored likewise.
+    ///
+    /// - `exponent`: at least 1.
+    fn raise(&self, base: &Uint<LIMBS>, exponent: u64) -> Uint<LIMBS> {
+        let mut value = *base;
+        // The highest bit of the exponent is `base` itself.
+        for bit in (0..exponent.ilog2()).rev() {
+            value = self.multiply(&value, &value);
+            if exponent >> bit & 1 == 1 {
+                value = self.multiply(&value, base);
+            }
+        }
+        value
+    }
+
+    /// The square of the radix: the radix, stored as its product with the radix.
+    fn radix_squared(&self) -> Uint<LIMBS> {
+        // The first bit of the modulus is 1, so the radix modulo the modulus is their difference.
+        let one = self.modulus.wrapping_neg();
+        let two = one.add_mod(&one, &self.modulus);
+        self.raise(&two, Uint::<LIMBS>::BITS as u64)
+    }
 }
 
 /// Whether this is the encoding of a message by EMSA-PKCS1-v1_5: the bytes 0 and 1, bytes 255, 0, the

@@ -16,7 +16,7 @@ use webpki::{EndEntityCert, KeyUsage};
 
 use super::options::TlsConfig;
 #[cfg(feature = "rsa")]
-use super::rsa::{self, Hash};
+use super::rsa::{self, Hash, Padding};
 use super::suite::Suite;
 
 /// The maximum number of certificates between the server's and the authority's. The number of
@@ -79,11 +79,17 @@ impl<'a> Verifier<'a> {
             #[cfg(feature = "p384")]
             &EcdsaP384(&budget),
             #[cfg(feature = "rsa")]
-            &RsaPkcs1 { budget: &budget, hash: Hash::Sha256 },
+            &Rsa { budget: &budget, padding: Padding::Pkcs1, hash: Hash::Sha256 },
             #[cfg(feature = "rsa")]
-            &RsaPkcs1 { budget: &budget, hash: Hash::Sha384 },
+            &Rsa { budget: &budget, padding: Padding::Pkcs1, hash: Hash::Sha384 },
             #[cfg(feature = "rsa")]
-            &RsaPkcs1 { budget: &budget, hash: Hash::Sha512 },
+            &Rsa { budget: &budget, padding: Padding::Pkcs1, hash: Hash::Sha512 },
+            #[cfg(feature = "rsa")]
+            &Rsa { budget: &budget, padding: Padding::Pss, hash: Hash::Sha256 },
+            #[cfg(feature = "rsa")]
+            &Rsa { budget: &budget, padding: Padding::Pss, hash: Hash::Sha384 },
+            #[cfg(feature = "rsa")]
+            &Rsa { budget: &budget, padding: Padding::Pss, hash: Hash::Sha512 },
         ];
         self.config.with_anchors(|anchors| {
             leaf.verify_for_usage(algorithms, anchors, &between, self.config.now(), KeyUsage::server_auth(), None, None)
@@ -185,14 +191,13 @@ impl ServerKey {
             }
             #[cfg(feature = "rsa")]
             (Self::Rsa(key), scheme) => {
-                // Not those of PKCS #1 version 1.5, which TLS 1.3 allows only in certificates.
                 let schemes = [
                     (SignatureScheme::RsaPssRsaeSha256, Hash::Sha256),
                     (SignatureScheme::RsaPssRsaeSha384, Hash::Sha384),
                     (SignatureScheme::RsaPssRsaeSha512, Hash::Sha512),
                 ];
                 let (_, hash) = schemes.into_iter().find(|(known, _)| *known == scheme)?;
-                Some(key.verifies_pss(hash, message, signature))
+                Some(key.verifies(hash, message, signature))
             }
             _ => None,
         }
@@ -275,19 +280,21 @@ impl SignatureVerificationAlgorithm for EcdsaP384<'_> {
     }
 }
 
-/// RSASSA-PKCS1-v1_5.
+/// RSA.
 #[cfg(feature = "rsa")]
 #[derive(Debug)]
-struct RsaPkcs1<'b> {
+struct Rsa<'b> {
     budget: &'b Budget,
+    padding: Padding,
     hash: Hash,
 }
 
 #[cfg(feature = "rsa")]
-impl SignatureVerificationAlgorithm for RsaPkcs1<'_> {
+impl SignatureVerificationAlgorithm for Rsa<'_> {
     fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
         self.budget.take()?;
-        if rsa::verifies_pkcs1(public_key, self.hash, message, signature) { Ok(()) } else { Err(InvalidSignature) }
+        let is_valid = rsa::verifies(public_key, self.padding, self.hash, message, signature);
+        if is_valid { Ok(()) } else { Err(InvalidSignature) }
     }
 
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
@@ -295,10 +302,13 @@ impl SignatureVerificationAlgorithm for RsaPkcs1<'_> {
     }
 
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
-        match self.hash {
-            Hash::Sha256 => alg_id::RSA_PKCS1_SHA256,
-            Hash::Sha384 => alg_id::RSA_PKCS1_SHA384,
-            Hash::Sha512 => alg_id::RSA_PKCS1_SHA512,
+        match (self.padding, self.hash) {
+            (Padding::Pkcs1, Hash::Sha256) => alg_id::RSA_PKCS1_SHA256,
+            (Padding::Pkcs1, Hash::Sha384) => alg_id::RSA_PKCS1_SHA384,
+            (Padding::Pkcs1, Hash::Sha512) => alg_id::RSA_PKCS1_SHA512,
+            (Padding::Pss, Hash::Sha256) => alg_id::RSA_PSS_SHA256,
+            (Padding::Pss, Hash::Sha384) => alg_id::RSA_PSS_SHA384,
+            (Padding::Pss, Hash::Sha512) => alg_id::RSA_PSS_SHA512,
         }
     }
 }

@@ -18,7 +18,7 @@ use poolhouse_tests::tls::{CertificateRequest, Holder, Identity, ServerTls, Vers
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::super::options::{TlsConfig, TlsOptions};
@@ -93,7 +93,12 @@ impl ResolvesServerCert for Shown {
 pub(super) fn shows(chain: Vec<CertificateDer<'static>>, key: &str) -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-    let key = provider.key_provider.load_private_key(key).unwrap();
+    shows_with(chain, provider.key_provider.load_private_key(key).unwrap())
+}
+
+/// [`shows`] with a key that may sign in its own way.
+pub(super) fn shows_with(chain: Vec<CertificateDer<'static>>, key: Arc<dyn SigningKey>) -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13]);
     let builder = builder.unwrap().with_no_client_auth();
     Arc::new(builder.with_cert_resolver(Arc::new(Shown(Arc::new(CertifiedKey::new(chain, key))))))
