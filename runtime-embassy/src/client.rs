@@ -8,8 +8,10 @@ use crate::lock::ExecutorLock;
 use crate::run::Runner;
 use crate::server_slot::ServerSlot;
 use crate::slot::{Buffer, Slot};
+use core::cell::Cell;
 use core::fmt;
 use core::future::poll_fn;
+use core::task::Waker;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::PoolOptions;
@@ -36,6 +38,7 @@ struct Shared<L: Layout> {
     server_slots: L::PerServer<ServerSlot<Embassy<L>>>,
     slots: L::PerConnection<Slot<L::Network>>,
     dialers: Dialers<L>,
+    closing: Cell<Option<Waker>>,
 }
 
 impl<L: Layout> Resources<L> {
@@ -45,7 +48,8 @@ impl<L: Layout> Resources<L> {
         // Invalid sizes fail the build here.
         const { assert!(L::SOCKETS > 0) };
         let dialers = ExecutorLock::holding(L::per_server());
-        let shared = Shared { server_slots: L::per_server(), slots: PerConnection::ZERO, dialers };
+        let shared =
+            Shared { server_slots: L::per_server(), slots: PerConnection::ZERO, dialers, closing: Cell::new(None) };
         Self { core: None, shared }
     }
 }
@@ -162,12 +166,13 @@ impl<L: Layout> Client<L> {
         let Resources { core, shared } = resources;
         ServerSlot::open(shared.server_slots.as_mut());
         let shared: &'static Shared<L> = shared;
-        let Shared { server_slots, slots, dialers } = shared;
+        let Shared { server_slots, slots, dialers, closing } = shared;
         for (slot, memory) in slots.iter().zip(buffers.0.iter_mut()) {
             slot.open(L::split(memory), network);
         }
         let random = config.options().random;
-        let runtime = Embassy { network, slots, dialers, server_slots: server_slots.as_ref(), random, encrypts };
+        let runtime =
+            Embassy { network, slots, dialers, closing, server_slots: server_slots.as_ref(), random, encrypts };
         let core: &'static ClientCore<Embassy<L>> = core.insert(ClientCore::vacant(runtime, core_config, events));
         open(core, config)?;
         Ok((Self { core, config }, Runner::new(core)))
@@ -305,23 +310,24 @@ impl<L: Layout> Client<L> {
         self.core.topology_type()
     }
 
-    /// Closes the client. Waiting operations fail at once. Connections in use are closed when they
+    /// Closes the client. Waiting operations fail when they are polled next. Connections in use are closed when they
     /// are checked in; the runner closes all others. [`Client::open`] opens the client again.
     pub fn close(&self) {
         self.core.close();
     }
 
-    /// After [`Client::close`], waits until no connection is left: the last [`Guard`] was dropped, and
-    /// each server has acknowledged the end of its connections, or 1 s was not enough for that. Then the
-    /// network can be turned off and the device can sleep. Cancel-safe.
+    /// After [`Client::close`], waits until no connection is left and the work for all servers has ended: the last
+    /// [`Guard`] was dropped, and each server has acknowledged the end of its connections, or 1 s was not enough
+    /// for that. Then the network can be turned off and the device can sleep. Cancel-safe. For one task at a
+    /// time: of several, only the last to wait is woken.
     pub async fn closed(&self) {
         let runtime = self.core.runtime();
         poll_fn(|context| runtime.poll_free(context.waker())).await;
     }
 
     /// Opens the client again after [`Client::closed`]: with the same memory, runner and handles, and
-    /// with new connections to the seeds of its options. Operations that begin from now on wait for a server
-    /// as those of a new client do. Nothing happens if the client is open.
+    /// with new connections to the seeds of its options. Operations wait for a server as those of a new client
+    /// do, also those that have not noticed the close yet. Nothing happens if the client is open.
     ///
     /// # Errors
     ///
@@ -334,7 +340,7 @@ impl<L: Layout> Client<L> {
         if self.core.is_abandoned() {
             return Err(SetupError::Abandoned);
         }
-        if self.core.runtime().free_sockets() < L::SOCKETS {
+        if !self.core.runtime().is_free() {
             return Err(SetupError::InUse);
         }
         open(self.core, self.config)

@@ -11,6 +11,7 @@ use crate::slot::{Buffer, Slot, Socket, StreamError};
 use crate::stream::Stream;
 #[cfg(feature = "tls")]
 use crate::stream::TlsSocket;
+use core::cell::Cell;
 use core::fmt;
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
@@ -24,6 +25,8 @@ pub struct Embassy<L: Layout> {
     pub(crate) network: L::Network,
     pub(crate) slots: &'static L::PerConnection<Slot<L::Network>>,
     pub(crate) dialers: &'static Dialers<L>,
+    /// The task that waits until all sockets are free.
+    pub(crate) closing: &'static Cell<Option<Waker>>,
     pub(crate) server_slots: &'static [Option<ServerSlot<Self>>],
     pub(crate) random: Option<Random>,
     /// Whether every connection must be encrypted.
@@ -52,19 +55,32 @@ impl<L: Layout> Embassy<L> {
         self.slots().filter(|slot| slot.is_free()).count()
     }
 
-    /// Whether all sockets are free. If not, the waker is woken when one becomes free.
+    /// Whether no connection and no server is left. If one is, the waker is woken when it may be gone.
     pub(crate) fn poll_free(&self, waker: &Waker) -> Poll<()> {
+        for slot in self.server_slots.iter().flatten() {
+            if slot.poll_free(waker).is_pending() {
+                return Poll::Pending;
+            }
+        }
         if self.free_sockets() == L::SOCKETS {
             return Poll::Ready(());
         }
-        self.wait_for_socket(waker);
+        self.closing.set(Some(waker.clone()));
         Poll::Pending
     }
 
-    /// Wakes the tasks that wait for a socket, after a socket became free.
+    /// Whether no connection and no server is left.
+    pub(crate) fn is_free(&self) -> bool {
+        self.server_slots.iter().flatten().all(ServerSlot::is_free) && self.free_sockets() == L::SOCKETS
+    }
+
+    /// Wakes the tasks that wait for a socket, and the one that waits for all of them, after a socket became free.
     pub(crate) fn wake_dialers(&self) {
         while let Some(dialer) = self.dialers.with(|dialers| dialers.as_mut().iter_mut().find_map(Option::take)) {
             dialer.wake();
+        }
+        if let Some(closing) = self.closing.take() {
+            closing.wake();
         }
     }
 
@@ -81,8 +97,8 @@ impl<L: Layout> Embassy<L> {
         .await
     }
 
-    /// Registers the waker of a task that waits for a socket. Connecting tasks are one per server, or a
-    /// single one for all servers.
+    /// Registers the waker of a connecting task. Connecting tasks are one per server, or a single
+    /// one for all servers.
     fn wait_for_socket(&self, waker: &Waker) {
         let replaced = self.dialers.with(|dialers| {
             let dialers = dialers.as_mut();

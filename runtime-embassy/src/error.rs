@@ -21,7 +21,7 @@ pub enum SetupError {
     Metadata(MetadataError),
     /// There are more seeds than server slots, or a seed is too long.
     Full,
-    /// A connection of the closed client is left: wait for [`Client::closed`](crate::Client::closed).
+    /// A connection or an operation of the closed client is left: wait for [`Client::closed`](crate::Client::closed).
     InUse,
     /// A runner of the client was dropped.
     Abandoned,

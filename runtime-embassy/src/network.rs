@@ -50,10 +50,11 @@ pub trait Network: Copy + 'static {
         port: u16,
     ) -> impl Future<Output = Result<(), Cause>>;
 
-    /// Begins to close the connection, without waiting. Called once after each attempt to connect,
-    /// successful or not.
+    /// Begins to close the connection, without waiting. Called after each attempt to connect, successful or
+    /// not; again if `close` is dropped.
     fn begin_close(socket: &mut Self::Socket);
 
-    /// Completes the close. Must return within a bounded time, whether or not the peer responds.
+    /// Completes the close. Must return within a bounded time, whether or not the peer responds. Not called after a
+    /// runner of the client was dropped.
     fn close(socket: &mut Self::Socket) -> impl Future<Output = ()>;
 }

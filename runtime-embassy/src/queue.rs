@@ -9,36 +9,53 @@ use core::task::{Poll, Waker};
 use embassy_time::{Duration, Timer};
 use poolhouse_driver::{ExchangeError, Locked, OperationError};
 use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
-use poolhouse_wire::{EncodeError, Labels, Sink, SliceSink, WireError};
+use poolhouse_wire::{EncodeError, Labels, Sink, WireError, WireErrorKind};
 
 /// The pause of [`WriteQueue::run`] after a failure.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The server's error for a document whose `_id` is stored already.
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The time for the majority of a replica set.
+const WRITE_CONCERN_MS: i32 = 10_000;
+/// The server's error for a document with a key that is stored already.
 const DUPLICATE_KEY: i64 = 11000;
+/// The errors of a document that no further attempt changes: a wrong value or type, an invalid `_id` or field name,
+/// a key or document that is too large, failed validation, and [`DUPLICATE_KEY`].
+const PERMANENT: [i64; 12] = [2, 9, 14, 22, 52, 53, 56, 57, 121, 10334, 17280, DUPLICATE_KEY];
 
 /// A bounded queue of documents for one collection, for a device that is often offline.
 ///
 /// [`push`](Self::push) stores a document in RAM and never waits. [`run`](Self::run), or
 /// [`flush`](Self::flush) before the device sleeps, inserts the documents in their order, as many with
 /// one command as the send buffer of a connection holds. A document leaves the queue when a server has
-/// acknowledged it, in a replica set by a majority of its members. It is not inserted twice: its `_id` stays the same in each attempt, and
-/// the server refuses an `_id` that it has stored. So each document needs an `_id` that no other
-/// document has, for example the name of the device and a number.
+/// acknowledged it, in a replica set after a majority of the members has it.
+///
+/// A document whose acknowledgement was lost is sent again, and a server refuses an `_id` that it has
+/// stored. So each document needs an `_id` that no other document has, for example the name of the device
+/// and a number. Time-series collections, and sharded ones whose shard key does not contain `_id`, do not
+/// check it: there, such a document is stored twice.
 ///
 /// A loss of power loses the queue.
 ///
 /// - `BYTES`: the memory for documents.
 ///
 /// ```no_run
-/// use poolhouse_embassy::{Client, PushError, Sizes, WhenFull, WriteQueue};
+/// use poolhouse_embassy::poolhouse_wire::SliceSink;
+/// use poolhouse_embassy::{Client, DocumentWriter, PushError, RawDocument, Sizes, WhenFull, WriteQueue};
 ///
 /// type Db = Sizes<1, 4, 8>;
-/// // In a static, with static_cell: it contains zeros, and takes no flash.
+/// // In a static, with static_cell.
 /// type Queue = WriteQueue<4096>;
 /// const EMPTY: Queue = Queue::new(WhenFull::DiscardOldest);
 ///
 /// fn measured(queue: &Queue, number: i64, celsius: f64) -> Result<(), PushError> {
-///     queue.push(|reading| reading.int64("_id", number)?.double("celsius", celsius).map(drop))
+///     let mut buffer = [0; 64];
+///     let mut sink = SliceSink::new(&mut buffer);
+///     DocumentWriter::write(&mut sink, |reading| {
+///         reading.int64("_id", number)?.double("celsius", celsius).map(drop)
+///     })
+///     .expect("64 bytes are enough");
+///     queue.push(RawDocument::new(sink.into_written()).expect("a document"))
 /// }
 ///
 /// // #[embassy_executor::task]
@@ -70,28 +87,18 @@ pub enum PushError {
     Full,
     /// It has no `_id`.
     NoId,
-    /// It cannot be encoded.
-    Encode(EncodeError),
 }
 
 impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => f.write_str("the queue has no room for the document"),
-            Self::NoId => f.write_str("the document has no _id"),
-            Self::Encode(error) => error.fmt(f),
-        }
+        f.write_str(match self {
+            Self::Full => "the queue has no room for the document",
+            Self::NoId => "the document has no _id",
+        })
     }
 }
 
-impl core::error::Error for PushError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Full | Self::NoId => None,
-            Self::Encode(error) => Some(error),
-        }
-    }
-}
+impl core::error::Error for PushError {}
 
 /// The documents of a queue by their outcome. Each accepted document has exactly one; the numbers wrap
 /// around.
@@ -102,7 +109,8 @@ pub struct QueueCounts {
     pub queued: u32,
     /// Documents that a server has acknowledged.
     pub inserted: u32,
-    /// Documents that a server has refused, or that are larger than the send buffer of a connection.
+    /// Documents that a server has refused, or that are too large: the send buffer of a connection must hold
+    /// the command, some 120 bytes and the names of database and collection, and the receive buffer the refusal.
     pub rejected: u32,
     /// Documents that were discarded for later ones.
     pub discarded: u32,
@@ -147,41 +155,37 @@ impl<const BYTES: usize> State<BYTES> {
         })
     }
 
-    /// Removes the oldest document. Cost: O(`BYTES`).
-    fn remove(&mut self) {
-        let removed = self.documents().next().map_or(self.len, |document| document.as_bytes().len());
+    /// Removes the oldest documents, up to this number.
+    fn remove(&mut self, count: u32) {
+        let removed = self.documents().take(count as usize).map(|document| document.as_bytes().len()).sum::<usize>();
         self.bytes.copy_within(removed..self.len, 0);
         self.len -= removed;
-        self.counts.queued = self.counts.queued.saturating_sub(1);
+        self.counts.queued = self.counts.queued.saturating_sub(count);
     }
 
-    fn push(
-        &mut self,
-        document: impl Fn(&mut DocumentWriter<'_, SliceSink<'_>>) -> Result<(), EncodeError>,
-    ) -> Result<(), PushError> {
-        loop {
-            let mut sink = SliceSink::new(self.bytes.get_mut(self.len..).unwrap_or_default());
-            match DocumentWriter::write(&mut sink, &document) {
-                Ok(_) => {
-                    let has_id = RawDocument::new(sink.written()).and_then(|it| it.get("_id"));
-                    if !matches!(has_id, Ok(Some(_))) {
-                        return Err(PushError::NoId);
-                    }
-                    self.len += sink.written().len();
-                    self.counts.queued += 1;
-                    return Ok(());
-                }
-                Err(EncodeError::Full) if self.discards && self.len > 0 => {
-                    self.remove();
-                    self.counts.discarded = self.counts.discarded.wrapping_add(1);
-                }
-                Err(EncodeError::Full) => {
-                    self.counts.refused = self.counts.refused.wrapping_add(1);
-                    return Err(PushError::Full);
-                }
-                Err(error) => return Err(PushError::Encode(error)),
-            }
+    fn push(&mut self, document: &[u8]) -> Result<(), PushError> {
+        let missing = (self.len + document.len()).saturating_sub(BYTES);
+        if missing > 0 && (!self.discards || document.len() > BYTES) {
+            self.counts.refused = self.counts.refused.wrapping_add(1);
+            return Err(PushError::Full);
         }
+        if missing > 0 {
+            let (mut count, mut freed) = (0, 0);
+            for oldest in self.documents() {
+                if freed >= missing {
+                    break;
+                }
+                freed += oldest.as_bytes().len();
+                count += 1;
+            }
+            self.remove(count);
+            self.counts.discarded = self.counts.discarded.wrapping_add(count);
+        }
+        let place = self.bytes.get_mut(self.len..self.len + document.len()).ok_or(PushError::Full)?;
+        place.copy_from_slice(document);
+        self.len += document.len();
+        self.counts.queued += 1;
+        Ok(())
     }
 
     /// Writes a command that inserts the oldest documents: at most `max`, and as many as there is room for.
@@ -201,7 +205,9 @@ impl<const BYTES: usize> State<BYTES> {
             Ok(())
         })?;
         // In a replica set, only writes on a majority of members survive an election.
-        command.document("writeConcern", |concern| concern.str("w", "majority").map(drop))?;
+        command.document("writeConcern", |concern| {
+            concern.str("w", "majority")?.int32("wtimeout", WRITE_CONCERN_MS).map(drop)
+        })?;
         Ok(())
     }
 
@@ -209,11 +215,11 @@ impl<const BYTES: usize> State<BYTES> {
     /// one, or none.
     fn settle(&mut self, batch: Batch, inserted: u32, is_rejected: bool) {
         let discarded = self.first().wrapping_sub(batch.first);
-        for number in discarded..inserted + u32::from(is_rejected) {
-            self.remove();
-            let outcome = if number < inserted { &mut self.counts.inserted } else { &mut self.counts.rejected };
-            *outcome = outcome.wrapping_add(1);
-        }
+        let inserted_here = inserted.saturating_sub(discarded);
+        let rejected_here = u32::from(is_rejected && discarded <= inserted);
+        self.remove(inserted_here + rejected_here);
+        self.counts.inserted = self.counts.inserted.wrapping_add(inserted_here);
+        self.counts.rejected = self.counts.rejected.wrapping_add(rejected_here);
     }
 }
 
@@ -228,19 +234,16 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
 
     /// Stores a document.
     ///
-    /// - `document`: writes its elements. Called again for each document that is discarded for it. Must not
-    ///   call the queue: that panics.
-    ///
-    /// Cost: O(`BYTES`) for each document that is discarded.
+    /// Cost: O(`BYTES`) if documents are discarded for it, else O(length).
     ///
     /// # Errors
     ///
-    /// [`PushError`]; the document is not stored then.
-    pub fn push(
-        &self,
-        document: impl Fn(&mut DocumentWriter<'_, SliceSink<'_>>) -> Result<(), EncodeError>,
-    ) -> Result<(), PushError> {
-        let (pushed, waker) = self.state.with(|state| (state.push(document), state.waker.take()));
+    /// [`PushError`]: neither this document nor the queue was changed.
+    pub fn push(&self, document: RawDocument<'_>) -> Result<(), PushError> {
+        if !matches!(document.get("_id"), Ok(Some(_))) {
+            return Err(PushError::NoId);
+        }
+        let (pushed, waker) = self.state.with(|state| (state.push(document.as_bytes()), state.waker.take()));
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -253,14 +256,13 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
     }
 
     /// Inserts the documents until the queue is empty, or an attempt fails. May be dropped at any await: no
-    /// document is lost.
-    ///
-    /// The reply to one refused document must fit in the client's receive buffer: 1,024 bytes are enough.
+    /// document is lost. Each attempt takes at most [`Options::timeout`](crate::Options::timeout).
     ///
     /// # Errors
     ///
-    /// [`OperationError`]; the documents that are not acknowledged stay in the queue. A server that has stored
-    /// them, but does not reach their write concern, is an error too: [`OperationError::Command`].
+    /// [`OperationError`]; the documents that are not acknowledged stay in the queue. That a majority of the set does
+    /// not have them within 10 s is an error too, as is an error of the server that has nothing to do with the
+    /// document, such as a full disk: [`OperationError::Command`].
     pub async fn flush<L: Layout>(
         &self,
         client: &Client<L>,
@@ -280,30 +282,38 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
                     self.state.with(|state| state.write_insert(command, collection, max, &mut batch))
                 })
                 .await;
-            match replied {
+            max = match replied {
                 Ok(reply) => {
-                    let (inserted, is_rejected) = read_reply(reply, batch.written)?;
-                    self.state.with(|state| state.settle(batch, inserted, is_rejected));
-                }
-                Err(OperationError::Exchange(ExchangeError::Encode(EncodeError::Full))) => {
-                    // Either no document more had room, or only the end of the command had none.
-                    let is_end = batch.written == max.min(self.counts().queued);
-                    max = batch.written.saturating_sub(u32::from(is_end));
-                    if max == 0 {
-                        self.state.with(|state| state.settle(batch, 0, true));
-                        max = u32::MAX;
+                    let (inserted, refusal) = read_reply(reply, batch.written)?;
+                    let is_permanent = refusal.is_some_and(|code| PERMANENT.contains(&code));
+                    self.state.with(|state| state.settle(batch, inserted, is_permanent));
+                    if let Some(code) = refusal.filter(|_| !is_permanent) {
+                        return Err(command_error(code));
                     }
+                    u32::MAX
                 }
+                // Either no document more had room, or only the end of the command had none.
+                Err(OperationError::Exchange(ExchangeError::Encode(EncodeError::Full))) => {
+                    let is_end = batch.written == max.min(self.counts().queued);
+                    batch.written.saturating_sub(u32::from(is_end))
+                }
+                // The text of a refusal can be long.
+                Err(OperationError::Exchange(ExchangeError::ReplyTooLarge { .. })) => batch.written / 2,
                 Err(error) => return Err(error),
+            };
+            if max == 0 {
+                self.state.with(|state| state.settle(batch, 0, true));
+                max = u32::MAX;
             }
         }
         Ok(())
     }
 
-    /// Inserts documents as they are pushed, and tries again half a second after a failure. Returns the
-    /// error once the client is closed; call it again when the client is open. For one task at a time: of several,
-    /// only the last to wait is woken.
+    /// Inserts documents as they are pushed, and tries again after a failure: after half a second, and later after
+    /// up to 30 s. Returns the error of the next attempt after the client was closed; call it again when the client
+    /// is open. For one task at a time: of several, only the last to wait is woken.
     pub async fn run<L: Layout>(&self, client: &Client<L>, database: &str, collection: &str) -> OperationError {
+        let mut pause = PAUSE;
         loop {
             poll_fn(|context| {
                 let mut waker = Some(context.waker().clone());
@@ -317,9 +327,12 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
             })
             .await;
             match self.flush(client, database, collection).await {
-                Ok(()) => {}
+                Ok(()) => pause = PAUSE,
                 Err(error @ (OperationError::Closed | OperationError::Abandoned)) => return error,
-                Err(_) => Timer::after(PAUSE).await,
+                Err(_) => {
+                    Timer::after(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
             }
         }
     }
@@ -332,21 +345,40 @@ impl<const BYTES: usize> fmt::Debug for WriteQueue<BYTES> {
     }
 }
 
-/// The number of documents that are stored, and whether the next one was refused. The server ends a command
-/// at the first document that it refuses.
-fn read_reply(reply: RawDocument<'_>, written: u32) -> Result<(u32, bool), OperationError> {
+/// The number of documents that are stored, and the error of the next one, if it was refused. The server ends
+/// a command at the first document that it refuses.
+fn read_reply(reply: RawDocument<'_>, written: u32) -> Result<(u32, Option<i64>), OperationError> {
     let invalid = |error: WireError| OperationError::Exchange(ExchangeError::Wire(error));
-    let code_of = |document: RawDocument<'_>| document.get("code").map(|code| code.and_then(RawValue::as_integer));
+    let number = |document: RawDocument<'_>, key: &str| {
+        document.get(key).map(|value| value.and_then(RawValue::as_integer)).map_err(invalid)
+    };
     if let Some(failure) = reply.get("writeConcernError").map_err(invalid)?.and_then(RawValue::as_document) {
-        let code = code_of(failure).map_err(invalid)?.and_then(|code| i32::try_from(code).ok());
-        return Err(OperationError::Command { code: code.unwrap_or(0), labels: Labels::default() });
+        return Err(command_error(number(failure, "code")?.unwrap_or(0)));
     }
-    let failures = reply.get("writeErrors").map_err(invalid)?.and_then(RawValue::as_array);
-    let Some(failure) = failures.and_then(|failures| failures.iter().next()) else { return Ok((written, false)) };
-    let failure = failure.map_err(invalid)?.as_document();
-    let Some(failure) = failure else { return Ok((0, true)) };
-    let index = failure.get("index").map_err(invalid)?.and_then(RawValue::as_integer);
-    let index = index.and_then(|index| u32::try_from(index).ok()).unwrap_or(0).min(written.saturating_sub(1));
-    let is_stored = code_of(failure).map_err(invalid)? == Some(DUPLICATE_KEY);
-    Ok(if is_stored { (index + 1, false) } else { (index, true) })
+    let Some(failures) = reply.get("writeErrors").map_err(invalid)? else {
+        let all = number(reply, "n")? == Some(written.into());
+        return if all { Ok((written, None)) } else { Err(invalid(contradiction(reply))) };
+    };
+    let failure = failures.as_array().and_then(|failures| failures.iter().next()).transpose().map_err(invalid)?;
+    let failure = failure.and_then(RawValue::as_document).ok_or_else(|| invalid(contradiction(reply)))?;
+    let index = number(failure, "index")?.and_then(|index| u32::try_from(index).ok()).filter(|index| *index < written);
+    let index = index.ok_or_else(|| invalid(contradiction(reply)))?;
+    let code = number(failure, "code")?.unwrap_or(0);
+    let pattern = failure.get("keyPattern").map_err(invalid)?.and_then(RawValue::as_document);
+    let is_id = pattern.is_some_and(|pattern| {
+        let mut keys = pattern.iter();
+        keys.next().is_some_and(|key| key.is_ok_and(|key| key.key == "_id")) && keys.next().is_none()
+    });
+    // An earlier attempt has stored it.
+    let is_stored = code == DUPLICATE_KEY && is_id;
+    Ok(if is_stored { (index + 1, None) } else { (index, Some(code)) })
+}
+
+/// The error of a reply that contradicts the command.
+const fn contradiction(reply: RawDocument<'_>) -> WireError {
+    WireError::new(WireErrorKind::FieldValue { name: "n" }, reply.offset())
+}
+
+fn command_error(code: i64) -> OperationError {
+    OperationError::Command { code: i32::try_from(code).unwrap_or(0), labels: Labels::default() }
 }

@@ -154,7 +154,7 @@ async fn serve<L: Layout>(core: &'static ClientCore<Embassy<L>>) {
         let workers = pin!(L::run_per_worker(|| core.run_worker(&server)));
         join4(check, rtt, clock, workers).await;
     }
-    // `next_server` returns `None` once the client is closed.
+    // Not reached: this runtime opens clients again.
     forever().await
 }
 

@@ -5,20 +5,22 @@ use crate::lock::ExecutorLock;
 use core::cell::Cell;
 use core::fmt;
 use core::ops::Deref;
+use core::task::{Poll, Waker};
 use poolhouse_core::storage::Full;
 use poolhouse_driver::{Locked, NewServer, Runtime, Server, ServerState};
 
 /// A slot for the state of one server.
-#[derive(Debug)]
 pub(crate) struct ServerSlot<R: Runtime> {
     state: ExecutorLock<ServerState<R>>,
     /// The number of handles.
     handles: Cell<u32>,
+    /// The task that waits until the slot is free.
+    waiting: Cell<Option<Waker>>,
 }
 
 impl<R: Runtime> ServerSlot<R> {
     pub(crate) fn vacant() -> Self {
-        Self { state: ExecutorLock::holding(ServerState::vacant()), handles: Cell::new(0) }
+        Self { state: ExecutorLock::holding(ServerState::vacant()), handles: Cell::new(0), waiting: Cell::new(None) }
     }
 
     /// Initializes the slots one after the other: initializing them together would need stack for
@@ -32,6 +34,21 @@ impl<R: Runtime> ServerSlot<R> {
 
     pub(crate) fn is_free(&self) -> bool {
         self.handles.get() == 0
+    }
+
+    /// Whether it is free. If not, the waker is woken when it is.
+    pub(crate) fn poll_free(&self, waker: &Waker) -> Poll<()> {
+        if self.is_free() {
+            return Poll::Ready(());
+        }
+        self.waiting.set(Some(waker.clone()));
+        Poll::Pending
+    }
+}
+
+impl<R: Runtime> fmt::Debug for ServerSlot<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerSlot").field("handles", &self.handles).finish_non_exhaustive()
     }
 }
 
@@ -71,6 +88,11 @@ impl<R: Runtime> Drop for ServerSlotRef<R> {
             }
         }
         self.slot.handles.set(left);
+        if left == 0
+            && let Some(waiting) = self.slot.waiting.take()
+        {
+            waiting.wake();
+        }
     }
 }
 

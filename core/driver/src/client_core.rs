@@ -121,6 +121,8 @@ pub(super) struct State<R: Runtime> {
     /// The options of every pool.
     pool: PoolConfig,
     pub(super) closed: bool,
+    /// It was opened before.
+    opened: bool,
     /// The client was closed because a task was dropped.
     pub(super) abandoned: bool,
     /// In the child of a fork: all pools were cleared.
@@ -344,6 +346,7 @@ impl<R: Runtime> ClientCore<R> {
             next_pool: 0,
             unplaced: false,
             closed: true,
+            opened: false,
             abandoned: false,
             forked: false,
         };
@@ -357,23 +360,28 @@ impl<R: Runtime> ClientCore<R> {
         }
     }
 
-    /// Opens a vacant client core for these seeds, or, with [`Runtime::REOPENS`], a closed one:
-    /// its tasks continue with new servers, and no operation that began before succeeds later.
-    /// [`ClientCore::new`] is [`ClientCore::vacant`] and this. Nothing happens if the client core is open, and
-    /// after a task was dropped.
+    /// Opens a vacant client core for these seeds, or, with [`Runtime::REOPENS`], a closed one: its tasks
+    /// continue with new servers. An operation that has not noticed the close waits for these servers.
+    /// [`ClientCore::new`] is [`ClientCore::vacant`] and this. Nothing happens if the client core is open, or
+    /// closed for ever.
     ///
     /// # Errors
     ///
     /// [`Full`]: no capacity for the seeds. The client core cannot be used then.
     pub fn open(&self, topology: TopologyConfig<'_>) -> Result<(), Full> {
-        let id = TopologyId::new(self.config.client);
-        self.step(|state, now, tap| {
-            if !state.closed || state.abandoned {
+        // Ends the servers of the time before, whose places the new ones take.
+        self.step(|_, _, _| ());
+        let (now, id) = (self.now(), TopologyId::new(self.config.client));
+        self.state.with(|state| {
+            if !state.closed || state.abandoned || (state.opened && !R::REOPENS) {
                 return Ok(());
             }
-            state.closed = false;
-            state.control.open(now, id, topology, tap)
-        })
+            state.control.open(now, id, topology, &mut Tap::new(&self.events))?;
+            (state.opened, state.closed) = (true, false);
+            Ok(())
+        })?;
+        self.step(|_, _, _| ());
+        Ok(())
     }
 
     /// The runtime.
@@ -626,7 +634,8 @@ impl<R: Runtime> ClientCore<R> {
         }
     }
 
-    /// Calls the monitors at their deadlines. Ends when the client is closed; dropping the future
+    /// Calls the monitors at their deadlines. Ends when the client is closed, unless it may be opened again
+    /// ([`Runtime::REOPENS`]); dropping the future
     /// earlier closes the client: see [`TaskGuard`](super::TaskGuard).
     pub fn run_clock(&self) -> impl Future<Output = ()> {
         TaskGuard::new(self, None).run(Self::keep_clock)

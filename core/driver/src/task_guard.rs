@@ -32,7 +32,7 @@ pub trait Guarded {
     /// The runtime.
     fn runtime(&self) -> &Self::Runtime;
 
-    /// Closes it because a task was dropped before its end. Nothing happens if it is closed, and in
+    /// Closes it because a task was dropped before its end. Nothing happens if it is closed for ever, and in
     /// the child of a fork. If the clock panics, nothing has changed, and the call can be repeated.
     ///
     /// - `server`: the server of the task. If it was removed, nothing happens.

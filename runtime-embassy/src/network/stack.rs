@@ -55,15 +55,21 @@ impl Network for Stack<'static> {
     }
 }
 
+/// With feature `ipv6`, a network without an IPv4 address asks for IPv6 addresses only.
 #[cfg(feature = "dns")]
 async fn look_up(stack: Stack<'static>, host: &str) -> Result<IpAddress, Cause> {
     use embassy_net::dns::DnsQueryType;
-    let found = stack.dns_query(host, DnsQueryType::A).await.ok().and_then(|found| found.first().copied());
+    let query = async |kind| stack.dns_query(host, kind).await.ok().and_then(|found| found.first().copied());
     #[cfg(feature = "ipv6")]
-    let found = match found {
-        None => stack.dns_query(host, DnsQueryType::Aaaa).await.ok().and_then(|found| found.first().copied()),
-        found => found,
+    let found = match stack.config_v4() {
+        Some(_) => match query(DnsQueryType::A).await {
+            None => query(DnsQueryType::Aaaa).await,
+            found => found,
+        },
+        None => query(DnsQueryType::Aaaa).await,
     };
+    #[cfg(not(feature = "ipv6"))]
+    let found = query(DnsQueryType::A).await;
     found.ok_or(Cause::Dns)
 }
 

@@ -117,6 +117,34 @@ fn operations_after_the_opening_wait_for_the_server() {
     });
 }
 
+/// An operation that is not polled keeps its server's place: the client is not opened until it is dropped.
+#[test]
+fn closed_waits_for_operations_that_are_not_polled() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.known().await;
+        server.inject(FaultRule::always(Fault::Silence).on_command("hello"));
+        server.inject(FaultRule::always(Fault::Silence).on_command("isMaster"));
+        let client = rig.client;
+        let mut waiting = Box::pin(client.check_out());
+        assert!(futures_lite::future::poll_once(&mut waiting).await.is_none());
+        client.close();
+        eventually("all sockets are at home", || rig.sockets_away() == 0).await;
+        net.idle().await;
+        assert!(futures_lite::future::poll_once(client.closed()).await.is_none());
+        assert_eq!(client.open(), Err(SetupError::InUse));
+        let closed = net.spawn_task(async move { client.closed().await });
+        net.idle().await;
+        drop(waiting);
+        closed.await;
+        server.clear_faults();
+        client.open().expect("it is closed");
+        rig.ping().await.expect("its reply");
+        rig.end(&[&server]).await;
+    });
+}
+
 /// Without its runner, an opened client would never serve its waiters.
 #[test]
 fn client_without_its_runner_is_not_opened_again() {

@@ -4,7 +4,9 @@ use super::net::{Net, run};
 use super::support::{DropIt, Rig, Small, document, eventually, options, poll_times, refused, rig, server, small};
 use bson::doc;
 use core::time::Duration;
-use poolhouse_embassy::{Client, Layout, OperationError, PushError, QueueCounts, Sizes, WhenFull, WriteQueue};
+use poolhouse_embassy::{
+    Client, Layout, OperationError, PushError, QueueCounts, RawDocument, Sizes, WhenFull, WriteQueue,
+};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, Fault, FaultRule};
 
 /// Eleven documents of [`push`].
@@ -14,8 +16,12 @@ type Queue = WriteQueue<512>;
 const POLLS_MAX: usize = 200;
 
 /// Stores a document of 45 bytes.
-fn push(queue: &Queue, id: i32) -> Result<(), PushError> {
-    queue.push(|it| it.int32("_id", id)?.str("text", "a text of 20 bytes..").map(drop))
+fn push<const BYTES: usize>(queue: &WriteQueue<BYTES>, id: i32) -> Result<(), PushError> {
+    push_document(queue, &doc! { "_id": id, "text": "a text of 20 bytes.." })
+}
+
+fn push_document<const BYTES: usize>(queue: &WriteQueue<BYTES>, document: &bson::Document) -> Result<(), PushError> {
+    queue.push(RawDocument::new(&document.to_vec().expect("it is encoded")).expect("a document"))
 }
 
 fn filled(when_full: WhenFull, ids: impl IntoIterator<Item = i32>) -> &'static Queue {
@@ -139,19 +145,21 @@ fn full_queue_refuses_the_new_document_or_discards_the_oldest() {
     assert_eq!(refusing.counts(), QueueCounts { queued: 11, refused: 1, ..QueueCounts::default() });
     let discarding = filled(WhenFull::DiscardOldest, 0..20);
     assert_eq!(discarding.counts(), QueueCounts { queued: 11, discarded: 9, ..QueueCounts::default() });
-    let huge = "x".repeat(600);
     // Not even an empty queue has room for it.
-    assert_eq!(discarding.push(|it| it.int32("_id", 1)?.str("x", &huge).map(drop)), Err(PushError::Full));
-    assert_eq!(discarding.counts(), QueueCounts { discarded: 20, refused: 1, ..QueueCounts::default() });
+    let huge = doc! { "_id": 1, "x": "x".repeat(600) };
+    let (len, before) = (huge.to_vec().expect("it is encoded").len(), discarding.counts());
+    assert_eq!((len > 512, push_document(discarding, &huge)), (true, Err(PushError::Full)));
+    assert_eq!(discarding.counts(), QueueCounts { refused: 1, ..before });
+    // As many as the new one needs, and no more: 17 bytes were free.
+    push_document(discarding, &doc! { "_id": 1, "x": "x".repeat(80) }).expect("the oldest are discarded");
+    assert_eq!(discarding.counts().discarded, 9 + 2);
 }
 
 #[test]
-fn invalid_documents_are_errors_and_leave_the_queue_unchanged() {
-    let queue = filled(WhenFull::DiscardOldest, [1]);
-    assert_eq!(queue.push(|it| it.int32("id", 1).map(drop)), Err(PushError::NoId));
-    let invalid = queue.push(|it| it.int32("_id\0", 1).map(drop));
-    assert_eq!(invalid.map_err(|error| error.to_string()), Err("zero byte inside a key or a name".into()));
-    assert_eq!(queue.counts(), QueueCounts { queued: 1, ..QueueCounts::default() });
+fn documents_without_an_id_are_errors_and_leave_the_queue_unchanged() {
+    let queue = filled(WhenFull::DiscardOldest, 0..11);
+    assert_eq!(push_document(queue, &doc! { "id": 1 }), Err(PushError::NoId));
+    assert_eq!(queue.counts(), QueueCounts { queued: 11, ..QueueCounts::default() });
 }
 
 /// Documents that are discarded while they are being sent do not count for the later ones.
@@ -194,27 +202,92 @@ fn documents_that_the_server_refuses_are_counted_and_removed() {
     });
 }
 
-/// A reply can contain anything: no document is removed more than once, and none is left for ever.
+/// A document that violates another unique index than that of `_id` is not stored, so it does not count as stored.
 #[test]
-fn hostile_replies_do_not_confuse_the_counts() {
+fn duplicates_of_another_key_are_rejected() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);
+        for (pattern, inserted) in
+            [(doc! { "_id": 1 }, 3), (doc! { "seq": 1 }, 2), (doc! { "_id": 1, "seq": 1 }, 2), (doc! {}, 2)]
+        {
+            let queue = filled(WhenFull::Refuse, 0..3);
+            let failure = doc! { "index": 0, "code": 11000, "keyPattern": pattern.clone() };
+            let point = FailPoint::new(FailPointMode::Times(1), &["insert"]);
+            server.set_fail_point(point.reply(doc! { "n": 0, "writeErrors": [failure], "ok": 1.0 }));
+            flush(queue, &rig.client).await.expect("all have an outcome");
+            let expected = QueueCounts { inserted, rejected: 3 - inserted, ..QueueCounts::default() };
+            assert_eq!(queue.counts(), expected, "{pattern}");
+        }
+        rig.end(&[&server]).await;
+    });
+}
+
+/// A full disk, or an election: the documents are inserted later.
+#[test]
+fn errors_that_are_not_of_the_document_leave_it_in_the_queue() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        for code in [14031, 189, 10107, 0] {
+            let queue = filled(WhenFull::Refuse, 0..3);
+            let failure = doc! { "index": 1, "code": code };
+            let point = FailPoint::new(FailPointMode::Times(1), &["insert"]);
+            server.set_fail_point(point.reply(doc! { "n": 1, "writeErrors": [failure], "ok": 1.0 }));
+            let failed = refused(flush(queue, &rig.client).await);
+            assert!(matches!(failed, OperationError::Command { code: found, .. } if found == code), "{failed}");
+            assert_eq!(queue.counts(), QueueCounts { queued: 2, inserted: 1, ..QueueCounts::default() });
+            flush(queue, &rig.client).await.expect("they are stored");
+        }
+        rig.end(&[&server]).await;
+    });
+}
+
+/// A reply that contradicts the command removes no document.
+#[test]
+fn hostile_replies_are_errors_and_remove_nothing() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        let queue = filled(WhenFull::Refuse, 0..3);
         let replies = [
-            doc! { "n": -1, "writeErrors": [{ "index": i64::MAX, "code": 11000 }], "ok": 1.0 },
-            doc! { "writeErrors": [{ "index": -5, "code": "x" }], "ok": 1.0 },
+            doc! { "ok": 1.0 },
+            doc! { "n": 2, "ok": 1.0 },
+            doc! { "n": 4, "ok": 1.0 },
+            doc! { "n": "3", "ok": 1.0 },
+            doc! { "n": 3, "writeErrors": [], "ok": 1.0 },
+            doc! { "n": 3, "writeErrors": 7, "ok": 1.0 },
             doc! { "writeErrors": [7], "ok": 1.0 },
-            doc! { "writeErrors": 7, "ok": 1.0 },
-            doc! { "writeErrors": [], "n": 1_000_000, "ok": 1.0 },
+            doc! { "writeErrors": [{ "code": 121 }], "ok": 1.0 },
+            doc! { "writeErrors": [{ "index": 3, "code": 121 }], "ok": 1.0 },
+            doc! { "writeErrors": [{ "index": -1, "code": 11000 }], "ok": 1.0 },
+            doc! { "writeErrors": [{ "index": i64::MAX, "code": 11000 }], "ok": 1.0 },
         ];
         for reply in replies {
-            let queue = filled(WhenFull::Refuse, 0..3);
-            server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["insert"]).reply(reply.clone()));
-            flush(queue, &rig.client).await.expect("all have an outcome");
-            let QueueCounts { queued, inserted, rejected, .. } = queue.counts();
-            assert_eq!((queued, inserted + rejected), (0, 3), "{reply}");
+            server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["insert"]).reply(reply.clone()));
+            refused(flush(queue, &rig.client).await);
+            assert_eq!(queue.counts(), QueueCounts { queued: 3, ..QueueCounts::default() }, "{reply}");
         }
-        server.clear_fail_points();
+        flush(queue, &rig.client).await.expect("they are stored");
+        assert_eq!(stored(&rig.client).await, [0, 1, 2]);
+        rig.end(&[&server]).await;
+    });
+}
+
+/// The text of a refusal can be longer than the receive buffer: only its document is given up.
+#[test]
+fn refusal_that_is_too_long_for_the_buffer_does_not_block_the_queue() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Sizes<1, 4, 8, 512, 1024, 1024, super::support::Log>> = rig(net, options(&server));
+        let queue = filled(WhenFull::Refuse, 0..5);
+        let failure = doc! { "index": 0, "code": 121, "errInfo": "x".repeat(600) };
+        // For all five, for two, and for one.
+        let point = FailPoint::new(FailPointMode::Times(3), &["insert"]);
+        server.set_fail_point(point.reply(doc! { "n": 0, "writeErrors": [failure], "ok": 1.0 }));
+        queue.flush(&rig.client, "db", "c").await.expect("all have an outcome");
+        assert_eq!(queue.counts(), QueueCounts { inserted: 4, rejected: 1, ..QueueCounts::default() });
         rig.end(&[&server]).await;
     });
 }
@@ -248,7 +321,7 @@ fn batches_have_the_size_of_the_send_buffer() {
         let long = "x".repeat(500);
         for id in 0..40 {
             let text = if id == 20 { long.as_str() } else { "a text of 20 bytes.." };
-            queue.push(|it| it.int32("_id", id)?.str("text", text).map(drop)).expect("there is room");
+            push_document(queue, &doc! { "_id": id, "text": text }).expect("there is room");
         }
         queue.flush(&rig.client, "db", "c").await.expect("all have an outcome");
         assert_eq!(queue.counts(), QueueCounts { inserted: 39, rejected: 1, ..QueueCounts::default() });

@@ -196,3 +196,15 @@ fn task_guard_is_active_until_its_task_ends() {
     assert!(core.is_closed());
     assert_eq!(of(poll(&mut Box::pin(core.check_out(&SelectionRequest::WRITE, None)))), OperationError::Abandoned);
 }
+
+/// Its tasks have ended, and no other tasks would serve it.
+#[test]
+fn closed_client_of_a_runtime_whose_tasks_end_is_not_opened_again() {
+    let (_, core, server) = open();
+    core.close();
+    let options = poolhouse_core::topology::TopologyOptions { seeds: &["a"], ..Default::default() };
+    core.open(options.validate().unwrap()).unwrap();
+    assert!(core.is_closed());
+    assert_eq!(of(poll(&mut Box::pin(core.check_out(&SelectionRequest::WRITE, None)))), OperationError::Closed);
+    drop(server);
+}

@@ -11,10 +11,12 @@ use embassy_executor::Spawner;
 use embassy_net::Stack;
 use embassy_time::{Duration, Ticker, Timer, with_timeout};
 use poolhouse_board::{executor, host, println, stack};
-use poolhouse_embassy::{Client, Layout as _, PushError, WhenFull, WriteQueue};
+use poolhouse_embassy::poolhouse_wire::SliceSink;
+use poolhouse_embassy::{Client, DocumentWriter, Layout as _, PushError, RawDocument, WhenFull, WriteQueue};
 use static_cell::StaticCell;
 
 use super::plan::Plan;
+use super::typed::Reading;
 
 /// The memory of some 25 readings.
 type Queue = WriteQueue<2048>;
@@ -29,7 +31,8 @@ async fn measure_all(queue: &'static Queue, plan: &'static Plan, accepted: &'sta
     while accepted.get() < plan.documents {
         ticker.next().await;
         let reading = measure(DEVICES[0], i64::from(accepted.get()));
-        match queue.push(|document| reading.write(document)) {
+        let mut buffer = [0; 128];
+        match queue.push(encode(&reading, &mut buffer)) {
             Ok(()) => accepted.set(accepted.get() + 1),
             Err(PushError::Full) => {
                 if queue.counts().refused == 1 {
@@ -38,6 +41,17 @@ async fn measure_all(queue: &'static Queue, plan: &'static Plan, accepted: &'sta
             }
             Err(error) => fail(&error),
         }
+    }
+}
+
+fn encode<'b>(reading: &Reading<'_>, buffer: &'b mut [u8]) -> RawDocument<'b> {
+    let mut sink = SliceSink::new(buffer);
+    if let Err(error) = DocumentWriter::write(&mut sink, |document| reading.write(document)) {
+        fail(&error);
+    }
+    match RawDocument::new(sink.into_written()) {
+        Ok(document) => document,
+        Err(error) => fail(&error),
     }
 }
 
