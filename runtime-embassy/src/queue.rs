@@ -44,9 +44,9 @@ const PERMANENT: [i64; 12] = [2, 9, 14, 22, 52, 53, 56, 57, 121, 10334, 17280, D
 /// use poolhouse_embassy::{Client, DocumentWriter, PushError, RawDocument, Sizes, WhenFull, WriteQueue};
 ///
 /// type Db = Sizes<1, 4, 8>;
-/// // In a static, with static_cell.
+/// // In a static, with static_cell: it is initialized with zeros, and takes no flash.
 /// type Queue = WriteQueue<4096>;
-/// const EMPTY: Queue = Queue::new(WhenFull::DiscardOldest);
+/// const EMPTY: Queue = Queue::new();
 ///
 /// fn measured(queue: &Queue, number: i64, celsius: f64) -> Result<(), PushError> {
 ///     let mut buffer = [0; 64];
@@ -55,7 +55,7 @@ const PERMANENT: [i64; 12] = [2, 9, 14, 22, 52, 53, 56, 57, 121, 10334, 17280, D
 ///         reading.int64("_id", number)?.double("celsius", celsius).map(drop)
 ///     })
 ///     .expect("64 bytes are enough");
-///     queue.push(RawDocument::new(sink.into_written()).expect("a document"))
+///     queue.push(RawDocument::new(sink.into_written()).expect("a document"), WhenFull::DiscardOldest)
 /// }
 ///
 /// // #[embassy_executor::task]
@@ -69,7 +69,7 @@ pub struct WriteQueue<const BYTES: usize> {
     state: ExecutorLock<State<BYTES>>,
 }
 
-/// What [`WriteQueue::push`] does when there is no room.
+/// What [`WriteQueue::push`] does when there is no room for the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// Refuses the new document.
@@ -124,7 +124,6 @@ struct State<const BYTES: usize> {
     bytes: [u8; BYTES],
     len: usize,
     counts: QueueCounts,
-    discards: bool,
     /// The task that waits for a document.
     waker: Option<Waker>,
 }
@@ -163,9 +162,9 @@ impl<const BYTES: usize> State<BYTES> {
         self.counts.queued = self.counts.queued.saturating_sub(count);
     }
 
-    fn push(&mut self, document: &[u8]) -> Result<(), PushError> {
+    fn push(&mut self, document: &[u8], when_full: WhenFull) -> Result<(), PushError> {
         let missing = (self.len + document.len()).saturating_sub(BYTES);
-        if missing > 0 && (!self.discards || document.len() > BYTES) {
+        if missing > 0 && (when_full == WhenFull::Refuse || document.len() > BYTES) {
             self.counts.refused = self.counts.refused.wrapping_add(1);
             return Err(PushError::Full);
         }
@@ -188,7 +187,7 @@ impl<const BYTES: usize> State<BYTES> {
         Ok(())
     }
 
-    /// Writes a command that inserts the oldest documents: at most `max`, and as many as there is room for.
+    /// Writes a command that inserts the oldest documents, at most `max`.
     fn write_insert<S: Sink>(
         &self,
         command: &mut DocumentWriter<'_, S>,
@@ -226,10 +225,9 @@ impl<const BYTES: usize> State<BYTES> {
 impl<const BYTES: usize> WriteQueue<BYTES> {
     /// Creates an empty queue.
     #[must_use]
-    pub const fn new(when_full: WhenFull) -> Self {
+    pub const fn new() -> Self {
         let counts = QueueCounts { queued: 0, inserted: 0, rejected: 0, discarded: 0, refused: 0 };
-        let discards = matches!(when_full, WhenFull::DiscardOldest);
-        Self { state: ExecutorLock::holding(State { bytes: [0; BYTES], len: 0, counts, discards, waker: None }) }
+        Self { state: ExecutorLock::holding(State { bytes: [0; BYTES], len: 0, counts, waker: None }) }
     }
 
     /// Stores a document.
@@ -239,11 +237,11 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
     /// # Errors
     ///
     /// [`PushError`]: neither this document nor the queue was changed.
-    pub fn push(&self, document: RawDocument<'_>) -> Result<(), PushError> {
+    pub fn push(&self, document: RawDocument<'_>, when_full: WhenFull) -> Result<(), PushError> {
         if !matches!(document.get("_id"), Ok(Some(_))) {
             return Err(PushError::NoId);
         }
-        let (pushed, waker) = self.state.with(|state| (state.push(document.as_bytes()), state.waker.take()));
+        let (pushed, waker) = self.state.with(|state| (state.push(document.as_bytes(), when_full), state.waker.take()));
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -335,6 +333,12 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
                 }
             }
         }
+    }
+}
+
+impl<const BYTES: usize> Default for WriteQueue<BYTES> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

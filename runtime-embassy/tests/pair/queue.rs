@@ -16,17 +16,21 @@ type Queue = WriteQueue<512>;
 const POLLS_MAX: usize = 200;
 
 /// Stores a document of 45 bytes.
-fn push<const BYTES: usize>(queue: &WriteQueue<BYTES>, id: i32) -> Result<(), PushError> {
-    push_document(queue, &doc! { "_id": id, "text": "a text of 20 bytes.." })
+fn push(queue: &Queue, id: i32, when_full: WhenFull) -> Result<(), PushError> {
+    push_document(queue, &doc! { "_id": id, "text": "a text of 20 bytes.." }, when_full)
 }
 
-fn push_document<const BYTES: usize>(queue: &WriteQueue<BYTES>, document: &bson::Document) -> Result<(), PushError> {
-    queue.push(RawDocument::new(&document.to_vec().expect("it is encoded")).expect("a document"))
+fn push_document<const BYTES: usize>(
+    queue: &WriteQueue<BYTES>,
+    document: &bson::Document,
+    when_full: WhenFull,
+) -> Result<(), PushError> {
+    queue.push(RawDocument::new(&document.to_vec().expect("it is encoded")).expect("a document"), when_full)
 }
 
 fn filled(when_full: WhenFull, ids: impl IntoIterator<Item = i32>) -> &'static Queue {
-    let queue = Box::leak(Box::new(WriteQueue::new(when_full)));
-    ids.into_iter().for_each(|id| push(queue, id).expect("there is room"));
+    let queue = Box::leak(Box::new(WriteQueue::new()));
+    ids.into_iter().for_each(|id| push(queue, id, when_full).expect("there is room"));
     queue
 }
 
@@ -65,7 +69,7 @@ fn documents_wait_for_the_server_and_are_inserted_in_order() {
         eventually("they are inserted", || queue.counts().queued == 0).await;
         assert_eq!(server.count_of("insert"), 1);
         for id in 10..30 {
-            push(queue, id).expect("there is room");
+            push(queue, id, WhenFull::Refuse).expect("there is room");
             eventually("it is inserted", || queue.counts().queued == 0).await;
         }
         assert_eq!(queue.counts(), QueueCounts { inserted: 30, ..QueueCounts::default() });
@@ -86,7 +90,7 @@ fn documents_whose_acknowledgement_is_lost_are_stored_once() {
             refused(flush(queue, &rig.client).await);
             assert_eq!(queue.counts().queued, 5, "attempt {round}");
         }
-        push(queue, 5).expect("there is room");
+        push(queue, 5, WhenFull::Refuse).expect("there is room");
         flush(queue, &rig.client).await.expect("they are stored");
         assert_eq!(queue.counts(), QueueCounts { inserted: 6, ..QueueCounts::default() });
         assert_eq!(stored(&rig.client).await, Vec::from_iter(0..6));
@@ -141,24 +145,25 @@ fn several_flushes_at_once_count_each_document_once() {
 #[test]
 fn full_queue_refuses_the_new_document_or_discards_the_oldest() {
     let refusing = filled(WhenFull::Refuse, 0..11);
-    assert_eq!(push(refusing, 11), Err(PushError::Full));
+    assert_eq!(push(refusing, 11, WhenFull::Refuse), Err(PushError::Full));
     assert_eq!(refusing.counts(), QueueCounts { queued: 11, refused: 1, ..QueueCounts::default() });
     let discarding = filled(WhenFull::DiscardOldest, 0..20);
     assert_eq!(discarding.counts(), QueueCounts { queued: 11, discarded: 9, ..QueueCounts::default() });
     // Not even an empty queue has room for it.
     let huge = doc! { "_id": 1, "x": "x".repeat(600) };
     let (len, before) = (huge.to_vec().expect("it is encoded").len(), discarding.counts());
-    assert_eq!((len > 512, push_document(discarding, &huge)), (true, Err(PushError::Full)));
+    assert_eq!((len > 512, push_document(discarding, &huge, WhenFull::DiscardOldest)), (true, Err(PushError::Full)));
     assert_eq!(discarding.counts(), QueueCounts { refused: 1, ..before });
     // As many as the new one needs, and no more: 17 bytes were free.
-    push_document(discarding, &doc! { "_id": 1, "x": "x".repeat(80) }).expect("the oldest are discarded");
+    push_document(discarding, &doc! { "_id": 1, "x": "x".repeat(80) }, WhenFull::DiscardOldest)
+        .expect("the oldest are discarded");
     assert_eq!(discarding.counts().discarded, 9 + 2);
 }
 
 #[test]
 fn documents_without_an_id_are_errors_and_leave_the_queue_unchanged() {
     let queue = filled(WhenFull::DiscardOldest, 0..11);
-    assert_eq!(push_document(queue, &doc! { "id": 1 }), Err(PushError::NoId));
+    assert_eq!(push_document(queue, &doc! { "id": 1 }, WhenFull::DiscardOldest), Err(PushError::NoId));
     assert_eq!(queue.counts(), QueueCounts { queued: 11, ..QueueCounts::default() });
 }
 
@@ -175,7 +180,7 @@ fn documents_discarded_while_they_are_sent_leave_the_others() {
         let flushing = net.spawn_task(async move { flush(queue, &client).await });
         eventually("they are sent", || rig.pool().counts.in_use == 1).await;
         for id in 11..15 {
-            push(queue, id).expect("the oldest are discarded");
+            push(queue, id, WhenFull::DiscardOldest).expect("the oldest are discarded");
         }
         server.thaw();
         flushing.await.expect("they are stored");
@@ -317,11 +322,11 @@ fn batches_have_the_size_of_the_send_buffer() {
         let server = server();
         net.open_to(&server);
         let rig: Rig<Sizes<1, 4, 8, 4096, 512, 1024, super::support::Log>> = rig(net, options(&server));
-        let queue: &'static WriteQueue<4096> = Box::leak(Box::new(WriteQueue::new(WhenFull::Refuse)));
+        let queue: &'static WriteQueue<4096> = Box::leak(Box::new(WriteQueue::new()));
         let long = "x".repeat(500);
         for id in 0..40 {
             let text = if id == 20 { long.as_str() } else { "a text of 20 bytes.." };
-            push_document(queue, &doc! { "_id": id, "text": text }).expect("there is room");
+            push_document(queue, &doc! { "_id": id, "text": text }, WhenFull::Refuse).expect("there is room");
         }
         queue.flush(&rig.client, "db", "c").await.expect("all have an outcome");
         assert_eq!(queue.counts(), QueueCounts { inserted: 39, rejected: 1, ..QueueCounts::default() });
@@ -343,11 +348,11 @@ fn queue_is_emptied_after_each_opening_of_the_client() {
         let running = net.spawn_task(async move { queue.run(&client, "db", "c").await });
         eventually("they are inserted", || queue.counts().queued == 0).await;
         client.close();
-        push(queue, 2).expect("there is room");
+        push(queue, 2, WhenFull::Refuse).expect("there is room");
         assert_eq!(running.await, OperationError::Closed);
         for id in 3..10 {
             client.closed().await;
-            push(queue, id).expect("there is room");
+            push(queue, id, WhenFull::Refuse).expect("there is room");
             assert_eq!(refused(flush(queue, &client).await), OperationError::Closed);
             client.open().expect("it is closed");
             flush(queue, &client).await.expect("they are stored");

@@ -32,7 +32,7 @@ async fn measure_all(queue: &'static Queue, plan: &'static Plan, accepted: &'sta
         ticker.next().await;
         let reading = measure(DEVICES[0], i64::from(accepted.get()));
         let mut buffer = [0; 128];
-        match queue.push(encode(&reading, &mut buffer)) {
+        match queue.push(encode(&reading, &mut buffer), WhenFull::Refuse) {
             Ok(()) => accepted.set(accepted.get() + 1),
             Err(PushError::Full) => {
                 if queue.counts().refused == 1 {
@@ -66,7 +66,7 @@ async fn send(queue: &'static Queue, client: Client<Demo>) {
 pub(crate) async fn live(spawner: Spawner, network: Stack<'static>, plan: &'static Plan) {
     static QUEUE: StaticCell<Queue> = StaticCell::new();
     static ACCEPTED: StaticCell<Cell<u32>> = StaticCell::new();
-    let queue: &'static Queue = QUEUE.init_with(|| WriteQueue::new(WhenFull::Refuse));
+    let queue: &'static Queue = QUEUE.init_with(WriteQueue::new);
     let accepted: &'static Cell<u32> = ACCEPTED.init(Cell::new(0));
     let limit = Duration::from_secs(plan.limit_s);
     let done = with_timeout(limit, work(spawner, network, plan, queue, accepted)).await.is_ok();
