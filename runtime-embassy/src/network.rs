@@ -1,5 +1,5 @@
-//! What a client requires of its network. Implemented for embassy-net and for the traits of
-//! embedded-nal-async. Depends on no other module.
+//! The network of a client. Implemented for embassy-net and for the traits of embedded-nal-async. Depends
+//! on no other module except `close`.
 
 mod nal;
 mod stack;
@@ -16,7 +16,7 @@ pub use stack::StackSocket;
 /// stream of embedded-io-async.
 ///
 /// A client opens at most [`Layout::SOCKETS`](crate::Layout::SOCKETS) connections at the same time, each over a
-/// socket of its own, which it uses for one connection after the other.
+/// separate socket, which it uses for one connection after the other.
 pub trait Network: Copy + 'static {
     /// A socket: the bytes of its present connection. A read that returns 0 bytes is the end of the
     /// connection. After `write`, `flush` sends the bytes; it need not wait for the peer.
@@ -28,7 +28,7 @@ pub trait Network: Copy + 'static {
 
     /// Creates a socket without a connection.
     ///
-    /// - `receive`, `send`: `SOCKET` bytes each, for a network whose sockets have no memory of their own.
+    /// - `receive`, `send`: `SOCKET` bytes each, for a network that has no memory for sockets.
     fn socket(&self, receive: &'static mut [u8], send: &'static mut [u8]) -> Self::Socket;
 
     /// Finds the address of a host, which is a name or an IP address.
