@@ -327,7 +327,7 @@ impl<L: Layout> Client<L> {
 
     /// Opens the client again after [`Client::closed`]: with the same memory, runner and handles, and
     /// with new connections to the seeds of its options. Operations wait for a server as those of a new client
-    /// do, also those that have not noticed the close yet. Nothing happens if the client is open.
+    /// do, also those that were not polled since the close. Nothing happens if the client is open.
     ///
     /// # Errors
     ///

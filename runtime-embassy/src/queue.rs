@@ -30,10 +30,10 @@ const PERMANENT: [i64; 12] = [2, 9, 14, 22, 52, 53, 56, 57, 121, 10334, 17280, D
 /// one command as the send buffer of a connection holds. A document leaves the queue when a server has
 /// acknowledged it, in a replica set after a majority of the members has it.
 ///
-/// A document whose acknowledgement was lost is sent again, and a server refuses an `_id` that it has
+/// If an acknowledgement is lost, its document is sent again, and the server refuses an `_id` that it has
 /// stored. So each document needs an `_id` that no other document has, for example the name of the device
-/// and a number. Time-series collections, and sharded ones whose shard key does not contain `_id`, do not
-/// check it: there, such a document is stored twice.
+/// and a number. Time-series collections do not check it, nor do sharded ones without `_id` in their shard
+/// key: there, such a document is stored twice.
 ///
 /// A loss of power loses the queue.
 ///
@@ -236,7 +236,7 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
     ///
     /// # Errors
     ///
-    /// [`PushError`]: neither this document nor the queue was changed.
+    /// [`PushError`]: the queue is unchanged, except for the number of refused documents.
     pub fn push(&self, document: RawDocument<'_>, when_full: WhenFull) -> Result<(), PushError> {
         if !matches!(document.get("_id"), Ok(Some(_))) {
             return Err(PushError::NoId);
@@ -254,13 +254,13 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
     }
 
     /// Inserts the documents until the queue is empty, or an attempt fails. May be dropped at any await: no
-    /// document is lost. Each attempt takes at most [`Options::timeout`](crate::Options::timeout).
+    /// document is lost. If [`Options::timeout`](crate::Options::timeout) is set, each command takes at most that time.
     ///
     /// # Errors
     ///
-    /// [`OperationError`]; the documents that are not acknowledged stay in the queue. That a majority of the set does
-    /// not have them within 10 s is an error too, as is an error of the server that has nothing to do with the
-    /// document, such as a full disk: [`OperationError::Command`].
+    /// [`OperationError`]; the documents that are not acknowledged stay in the queue. It is
+    /// [`OperationError::Command`] if a majority of the set does not have them within 10 s, and if the server
+    /// refuses a document for a reason that may pass, such as a full disk.
     pub async fn flush<L: Layout>(
         &self,
         client: &Client<L>,
@@ -307,8 +307,8 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
         Ok(())
     }
 
-    /// Inserts documents as they are pushed, and tries again after a failure: after half a second, and later after
-    /// up to 30 s. Returns the error of the next attempt after the client was closed; call it again when the client
+    /// Inserts documents as they are pushed. After a failure it waits half a second, after further ones up to
+    /// 30 s. Returns the error of the first attempt after the client was closed; call it again when the client
     /// is open. For one task at a time: of several, only the last to wait is woken.
     pub async fn run<L: Layout>(&self, client: &Client<L>, database: &str, collection: &str) -> OperationError {
         let mut pause = PAUSE;

@@ -361,15 +361,15 @@ impl<R: Runtime> ClientCore<R> {
     }
 
     /// Opens a vacant client core for these seeds, or, with [`Runtime::REOPENS`], a closed one: its tasks
-    /// continue with new servers. An operation that has not noticed the close waits for these servers.
+    /// continue with new servers. An operation that was not polled since the close waits for these servers.
     /// [`ClientCore::new`] is [`ClientCore::vacant`] and this. Nothing happens if the client core is open, or
-    /// closed for ever.
+    /// closed without `REOPENS`, or because a task was dropped.
     ///
     /// # Errors
     ///
     /// [`Full`]: no capacity for the seeds. The client core cannot be used then.
     pub fn open(&self, topology: TopologyConfig<'_>) -> Result<(), Full> {
-        // Ends the servers of the time before, whose places the new ones take.
+        // Ends the servers of the closed deployment: the new ones take their places.
         self.step(|_, _, _| ());
         let (now, id) = (self.now(), TopologyId::new(self.config.client));
         self.state.with(|state| {
@@ -634,9 +634,9 @@ impl<R: Runtime> ClientCore<R> {
         }
     }
 
-    /// Calls the monitors at their deadlines. Ends when the client is closed, unless it may be opened again
-    /// ([`Runtime::REOPENS`]); dropping the future
-    /// earlier closes the client: see [`TaskGuard`](super::TaskGuard).
+    /// Calls the monitors at their deadlines. Ends when the client is closed, unless it may be opened
+    /// again ([`Runtime::REOPENS`]); dropping the future earlier closes the client: see
+    /// [`TaskGuard`](super::TaskGuard).
     pub fn run_clock(&self) -> impl Future<Output = ()> {
         TaskGuard::new(self, None).run(Self::keep_clock)
     }

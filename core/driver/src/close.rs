@@ -28,9 +28,8 @@ impl<R: Runtime> State<R> {
 
 impl<R: Runtime> ClientCore<R> {
     /// Closes the client with its monitors and pools. Waiting operations fail at once; connections
-    /// in use are closed when they are returned. The background tasks end, or wait for [`ClientCore::open`]
-    /// ([`Runtime::REOPENS`]). In the child of a fork
-    /// nothing happens.
+    /// in use are closed when they are returned. The background tasks end, or wait for
+    /// [`ClientCore::open`] ([`Runtime::REOPENS`]). In the child of a fork nothing happens.
     ///
     /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49,
     /// CMAP-36).

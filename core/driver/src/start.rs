@@ -17,8 +17,8 @@ impl<R: Runtime> State<R> {
 impl<R: Runtime> ClientCore<R> {
     /// Returns the next server with tasks to start: see [`ClientCore::server_tasks`] and
     /// [`ClientCore::run_server_task`]. The same server may be returned more than once. `None` once
-    /// the client is closed, unless it may be opened again ([`Runtime::REOPENS`]). At most as many tasks as there can be servers may wait at the same
-    /// time; further ones are never woken.
+    /// the client is closed, unless it may be opened again ([`Runtime::REOPENS`]). At most as many
+    /// tasks as there can be servers may wait at the same time; further ones are never woken.
     ///
     /// Dropping the future is safe, because another call can follow. A task that starts the tasks
     /// of new servers for the client's lifetime holds a [`TaskGuard`](super::TaskGuard).

@@ -13,12 +13,14 @@ pub(super) const AUTHORITIES_MAX: usize = 8;
 /// signed with ECDSA on P-256 and SHA-256.
 ///
 /// embedded-tls implements the protocol; rustls-webpki verifies certificates, as in a hosted
-/// client: both clients accept the same certificates.
+/// client: both clients accept the same certificates of the supported kinds.
 ///
-/// - A server needs a certificate whose whole chain is of the kind above. Feature `rsa` adds RSA keys of
-///   2,048, 3,072 and 4,096 bits, with SHA-256, SHA-384 and SHA-512; feature `p384` adds ECDSA on P-384 with SHA-384.
-///   Another chain is refused as [`Invalid`](poolhouse_core::CertificateFault::Invalid). A server without such a
-///   certificate or without TLS 1.3 ends the handshake, which is
+/// - A server needs a certificate whose whole chain is of the supported kinds: the one above; with feature
+///   `rsa` also RSA keys of 2,048, 3,072 and 4,096 bits, with SHA-256, SHA-384 and SHA-512; with feature
+///   `p384` also ECDSA on P-384 with SHA-384. Another chain is refused as
+///   [`Invalid`](poolhouse_core::CertificateFault::Invalid), or as
+///   [`UnknownIssuer`](poolhouse_core::CertificateFault::UnknownIssuer) if only the key of an issuer has
+///   another size. A server without such a certificate or without TLS 1.3 ends the handshake, which is
 ///   [`Protocol`](poolhouse_core::Cause::Protocol).
 /// - The client's own key is on P-256.
 /// - The host of the server's address must be among the subject's alternative names; the common
@@ -151,8 +153,8 @@ impl fmt::Debug for TlsIdentity {
 /// The maximum plaintext of a record.
 ///
 /// A handshake message must fit into one record, and the server's certificate chain is one message:
-/// about 400 bytes for each certificate (with RSA of 2,048 bits 900, of 4,096 bits 1,400), more for one with many names. A mongod with `tlsCAFile`
-/// also sends its authority's certificate.
+/// about 400 bytes for each certificate (with RSA of 2,048 bits 900, of 4,096 bits 1,400), more for one
+/// with many names. A mongod with `tlsCAFile` also sends its authority's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxFragment {
     /// 1,024 bytes.

@@ -1,7 +1,7 @@
 //! The end of a client.
 
 use super::net::run;
-use super::support::{Log, Rig, Small, eventually, made, options, ping, refused, rig, server, small};
+use super::support::{Log, Rig, Small, eventually, ignore_hello, made, options, ping, refused, rig, server, small};
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
 use poolhouse_embassy::{OperationError, ServerMonitoringMode, SetupError, Sizes};
 use poolhouse_tests::fake::{Ended, Fault, FaultRule};
@@ -42,8 +42,7 @@ fn close_interrupts_handshakes_and_waits() {
         let polling = small(net, &server);
         polling.known().await;
         net.idle().await;
-        server.inject(FaultRule::always(Fault::Silence).on_command("hello"));
-        server.inject(FaultRule::always(Fault::Silence).on_command("isMaster"));
+        ignore_hello(&server);
         let client = polling.client;
         let waiting = net.spawn_task(async move { ping(&client).await });
         eventually("it is greeted", || polling.pool().counts.pending == 1 && server.open_count() == 4).await;
@@ -97,8 +96,7 @@ fn operations_after_the_opening_wait_for_the_server() {
         let server = server();
         let rig = small(net, &server);
         rig.known().await;
-        server.inject(FaultRule::always(Fault::Silence).on_command("hello"));
-        server.inject(FaultRule::always(Fault::Silence).on_command("isMaster"));
+        ignore_hello(&server);
         let client = rig.client;
         let before = net.spawn_task(async move { ping(&client).await });
         eventually("it waits", || rig.pool().counts.waiting == 1).await;
@@ -124,8 +122,7 @@ fn closed_waits_for_operations_that_are_not_polled() {
         let server = server();
         let rig = small(net, &server);
         rig.known().await;
-        server.inject(FaultRule::always(Fault::Silence).on_command("hello"));
-        server.inject(FaultRule::always(Fault::Silence).on_command("isMaster"));
+        ignore_hello(&server);
         let client = rig.client;
         let mut waiting = Box::pin(client.check_out());
         assert!(futures_lite::future::poll_once(&mut waiting).await.is_none());

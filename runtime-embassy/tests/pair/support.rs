@@ -19,7 +19,7 @@ use poolhouse_embassy::{
     Buffers, Client, DocumentWriter, EventKinds, EventRef, Layout, MonitorOptions, OperationError, Options, Publish,
     RawDocument, Resources, Runner, ServerMonitoringMode, Sizes,
 };
-use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use poolhouse_tests::fake::{FakeOptions, FakeServer, Fault, FaultRule};
 pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused};
 use std::sync::Mutex;
 
@@ -31,6 +31,13 @@ pub(crate) const UNASKED: Duration = Duration::from_secs(120);
 
 pub(crate) fn server() -> FakeServer {
     FakeServer::start(FakeOptions::default()).expect("the fake server starts")
+}
+
+/// The server receives every hello from now on, and answers none.
+pub(crate) fn ignore_hello(server: &FakeServer) {
+    for name in ["hello", "isMaster"] {
+        server.inject(FaultRule::always(Fault::Silence).on_command(name));
+    }
 }
 
 /// Strings with a static lifetime.

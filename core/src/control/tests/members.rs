@@ -307,7 +307,7 @@ fn closed_machine_is_opened_again() {
         assert_eq!(rig.actions(), [ControlAction::ServerAdded(again)]);
         let names: [String; 2] = core::array::from_fn(|each| format!("x{round}-{each}"));
         let hosts = ["a", names[0].as_str(), names[1].as_str()];
-        // An election before those that the closed machine has seen.
+        // From the second round on, an election before that of the closed deployment.
         rig.check("a", &primary(&hosts, 100 - round));
         rig.check(hosts[1], &secondary(&hosts));
         assert_eq!((rig.server_type("a"), rig.server_type(hosts[1])), (ServerType::RsPrimary, ServerType::RsSecondary));
