@@ -113,7 +113,11 @@ fn members_added_and_removed_while_the_executor_is_busy_are_followed() {
         let set = still_set();
         let client = client(options(&set.uri()));
         known(&client, &set).await;
+        let primary = set.server(set.primary().expect("a primary"));
         for _ in 0..5 {
+            // The client publishes a description before its monitor sends the hello that is answered
+            // while the executor is blocked.
+            eventually("the monitor streams", || primary.look(|view| view.awaiting_count() > 0)).await;
             let (begin, begun) = smol::channel::bounded(1);
             let (end, ended) = std::sync::mpsc::channel::<()>();
             // Meanwhile the only thread of the executor is blocked.
@@ -124,11 +128,10 @@ fn members_added_and_removed_while_the_executor_is_busy_are_followed() {
             begun.recv().await.expect("it has begun");
             let first = set.add(MemberOptions::default()).expect("it starts");
             let others: Vec<_> = set.config().into_iter().filter(|entry| entry.member != first).collect();
-            let replies = set.server(set.primary().expect("a primary")).look(|view| view.replies_count());
+            let replies = primary.look(|view| view.replies_count());
             set.reconfigure(|members| *members = others);
             let second = set.add(MemberOptions::default()).expect("it starts");
             set.settle();
-            let primary = set.server(set.primary().expect("a primary"));
             primary.wait_until(PATIENCE, |view| view.replies_count() > replies).expect("the stream tells all three");
             end.send(()).expect("the executor waits");
             busy.await;
