@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::embassy::{Dialers, Embassy};
 use crate::error::SetupError;
-use crate::layout::{ADDRESS_BYTES_MAX, Layout, PerConnection};
+use crate::layout::{ADDRESS_BYTES_MAX, Layout, Memory as _, PerConnection as _, Zero};
 use crate::lock::ExecutorLock;
 use crate::run::Runner;
 use crate::server_slot::ServerSlot;
@@ -14,6 +14,7 @@ use core::future::poll_fn;
 use core::task::Waker;
 use core::time::Duration;
 use poolhouse_core::Instant;
+use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_core::topology::TopologyType;
@@ -48,8 +49,7 @@ impl<L: Layout> Resources<L> {
         // Invalid sizes fail the build here.
         const { assert!(L::SOCKETS > 0) };
         let dialers = ExecutorLock::holding(L::per_server());
-        let shared =
-            Shared { server_slots: L::per_server(), slots: PerConnection::ZERO, dialers, closing: Cell::new(None) };
+        let shared = Shared { server_slots: L::per_server(), slots: Zero::ZERO, dialers, closing: Cell::new(None) };
         Self { core: None, shared }
     }
 }
@@ -63,13 +63,13 @@ impl<L: Layout> Default for Resources<L> {
 /// The buffers of a client's connections, which are most of its memory. Store them in a static of
 /// their own: it is initialized with zeros, and therefore takes neither flash nor stack. Example:
 /// `ConstStaticCell<Buffers<Sizes<1, 4, 8>>>`.
-pub struct Buffers<L: Layout>(L::PerConnection<L::ConnectionMemory>);
+pub struct Buffers<L: Layout>(L::Memory);
 
 impl<L: Layout> Buffers<L> {
     /// Creates buffers filled with zeros.
     #[must_use]
     pub const fn new() -> Self {
-        Self(PerConnection::ZERO)
+        Self(Zero::ZERO)
     }
 }
 
@@ -162,13 +162,16 @@ impl<L: Layout> Client<L> {
         if config.options().seeds.iter().any(|seed| seed.len() + PORT_BYTES > ADDRESS_BYTES_MAX) {
             return Err(SetupError::Full);
         }
+        if L::MONITOR_CONNS < 2 && config.options().monitor.server_monitoring_mode != ServerMonitoringMode::Poll {
+            return Err(SetupError::Streaming);
+        }
         let core_config = core_config(config, u32::try_from(L::WORKERS).unwrap_or(u32::MAX))?;
         let Resources { core, shared } = resources;
         ServerSlot::open(shared.server_slots.as_mut());
         let shared: &'static Shared<L> = shared;
         let Shared { server_slots, slots, dialers, closing } = shared;
-        for (slot, memory) in slots.iter().zip(buffers.0.iter_mut()) {
-            slot.open(L::split(memory), network);
+        for (slot, memory) in slots.iter().zip(buffers.0.split()) {
+            slot.open(memory, network);
         }
         let random = config.options().random;
         let runtime =

@@ -14,6 +14,7 @@ use crate::stream::TlsSocket;
 use core::cell::Cell;
 use core::fmt;
 use core::future::poll_fn;
+use core::ops::Range;
 use core::task::{Poll, Waker};
 use embassy_futures::select::{Either, select};
 use poolhouse_core::storage::Full;
@@ -84,10 +85,37 @@ impl<L: Layout> Embassy<L> {
         }
     }
 
-    /// Waits for a free socket. There is one for each possible connection; a returned socket
-    /// becomes free again when it has been closed.
-    async fn borrow_socket(&self) -> Socket<L::Network> {
-        poll_fn(|context| match self.slots().find_map(Slot::borrow) {
+    /// Connects, TLS included, with one of these slots.
+    async fn dial(
+        &self,
+        slots: Range<usize>,
+        address: &HostAddress<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Stream<L::Network>, ConnectError> {
+        let HostAddress::Tcp { host, port } = *address else { return Err(Cause::Network.into()) };
+        let address = self.address(host, deadline).await?;
+        // Dropping this future at any await returns the socket to its slot.
+        let mut socket = self.borrow_socket(slots).await;
+        let connecting = socket.as_mut().ok_or(Cause::Resources)?;
+        self.network.connect(connecting, address, port).await?;
+        if !self.encrypts {
+            return Ok(Stream::Tcp(socket));
+        }
+        #[cfg(feature = "tls")]
+        {
+            let socket = TlsSocket::begin(socket, host)?;
+            socket.opened().await?;
+            Ok(Stream::Tls(socket))
+        }
+        // A client that requires TLS makes no connection without it.
+        #[cfg(not(feature = "tls"))]
+        Err(Cause::Resources.into())
+    }
+
+    /// Waits for a free socket in one of these slots. There is one for each possible connection; a returned
+    /// socket becomes free again when it has been closed.
+    async fn borrow_socket(&self, slots: Range<usize>) -> Socket<L::Network> {
+        poll_fn(|context| match self.slots().take(slots.end).skip(slots.start).find_map(Slot::borrow) {
             Some(socket) => Poll::Ready(socket),
             None => {
                 self.wait_for_socket(context.waker());
@@ -167,29 +195,19 @@ impl<L: Layout> Runtime for Embassy<L> {
         Some(bytes)
     }
 
-    async fn connect(
+    fn connect(
         &self,
         address: &HostAddress<'_>,
         deadline: Option<Instant>,
-    ) -> Result<Stream<L::Network>, ConnectError> {
-        let HostAddress::Tcp { host, port } = *address else { return Err(Cause::Network.into()) };
-        let address = self.address(host, deadline).await?;
-        // Dropping this future at any await returns the socket to its slot.
-        let mut socket = self.borrow_socket().await;
-        let connecting = socket.as_mut().ok_or(Cause::Resources)?;
-        self.network.connect(connecting, address, port).await?;
-        if !self.encrypts {
-            return Ok(Stream::Tcp(socket));
-        }
-        #[cfg(feature = "tls")]
-        {
-            let socket = TlsSocket::begin(socket, host)?;
-            socket.opened().await?;
-            Ok(Stream::Tls(socket))
-        }
-        // A client that requires TLS makes no connection without it.
-        #[cfg(not(feature = "tls"))]
-        Err(Cause::Resources.into())
+    ) -> impl Future<Output = Result<Stream<L::Network>, ConnectError>> {
+        self.dial(0..L::POOL_SOCKETS, address, deadline)
+    }
+
+    fn connect_monitor(
+        &self,
+        address: &HostAddress<'_>,
+    ) -> impl Future<Output = Result<Stream<L::Network>, ConnectError>> {
+        self.dial(L::POOL_SOCKETS..L::SOCKETS, address, None)
     }
 
     fn stream_cause(error: &StreamError) -> Cause {

@@ -25,6 +25,9 @@ pub enum SetupError {
     InUse,
     /// A runner of the client was dropped.
     Abandoned,
+    /// A monitor with one connection polls: `MONITOR_CONNS` of [`Sizes`](crate::Sizes) is 1, and
+    /// the mode of [`MonitorOptions`](crate::MonitorOptions) is not `Poll`.
+    Streaming,
     /// TLS requires [`Options::random`](crate::Options::random), which is not set.
     #[cfg(feature = "tls")]
     NoRandom,
@@ -47,6 +50,7 @@ impl fmt::Display for SetupError {
             Self::Full => f.write_str("there is no room for the seeds"),
             Self::InUse => f.write_str("connections of the closed client are left: wait for `closed`"),
             Self::Abandoned => f.write_str("a runner of the client was dropped"),
+            Self::Streaming => f.write_str("a monitor with one connection polls: set serverMonitoringMode to poll"),
             #[cfg(feature = "tls")]
             Self::NoRandom => f.write_str("TLS wants random bytes"),
             #[cfg(feature = "tls")]
@@ -64,7 +68,7 @@ impl core::error::Error for SetupError {
             #[cfg(feature = "auth")]
             Self::Credential(error) => Some(error),
             Self::Metadata(error) => Some(error),
-            Self::Full | Self::InUse | Self::Abandoned => None,
+            Self::Full | Self::InUse | Self::Abandoned | Self::Streaming => None,
             #[cfg(feature = "tls")]
             Self::NoRandom | Self::TlsCertificate | Self::TlsRecords => None,
         }

@@ -19,8 +19,13 @@ pub const ADDRESS_BYTES_MAX: usize = 80;
 pub trait Layout: sealed::Sealed + Sized + 'static {
     /// The maximum number of servers.
     const SERVERS: usize;
-    /// The maximum number of connections: those of all pools, and two for each monitor.
+    /// The maximum number of connections: those of all pools and of all monitors.
     const SOCKETS: usize;
+    /// The number of connections of all pools.
+    #[doc(hidden)]
+    const POOL_SOCKETS: usize;
+    /// The number of connections of each monitor.
+    const MONITOR_CONNS: usize;
     /// The maximum number of connections of a server that are established at the same time.
     const WORKERS: usize;
     /// The observer of events.
@@ -32,9 +37,9 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     type Topology: topology::Memory;
     #[doc(hidden)]
     type Pool: pool::Memory;
-    /// The buffers of one connection.
+    /// The buffers of all connections.
     #[doc(hidden)]
-    type ConnectionMemory: Zero;
+    type Memory: Memory;
     /// One slot for each server.
     #[doc(hidden)]
     type PerServer<T>: AsRef<[Option<T>]> + AsMut<[Option<T>]>;
@@ -45,10 +50,6 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     /// Creates empty slots of servers.
     #[doc(hidden)]
     fn per_server<T>() -> Self::PerServer<T>;
-
-    /// Splits the memory of one connection into its buffers.
-    #[doc(hidden)]
-    fn split(memory: &'static mut Self::ConnectionMemory) -> ConnectionBuffers;
 
     /// Runs as many futures as there are servers, in one task. The futures must not end.
     #[doc(hidden)]
@@ -75,8 +76,8 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 /// - `WAITERS`: the maximum number of tasks that wait for a connection of one server, and of tasks
 ///   that wait for a server; further tasks receive
 ///   [`Busy`](poolhouse_core::pool::CheckOutError::Busy).
-/// - `RECEIVE`, `SEND`: the largest message in either direction, in bytes, for each connection. The
-///   reply to hello must fit: 2,048 hold that of a replica set of seven.
+/// - `RECEIVE`, `SEND`: the largest message in either direction, in bytes, for each connection of a pool.
+///   The reply to hello must fit.
 /// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection. 0 for a
 ///   network whose sockets have their own memory.
 /// - `E`: the observer of events.
@@ -85,8 +86,13 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 ///   accepts connections and does not answer delays all others for the connect timeout. Each worker
 ///   takes 3 KiB with authentication: the state of a handshake.
 /// - `N`: the network, by default that of embassy-net.
+/// - `MONITOR_RECEIVE`: the largest hello reply, in bytes: 2,048 hold that of a replica set of seven, 512
+///   that of a standalone server.
+/// - `MONITOR_CONNS`: connections of each monitor: 2, one for checks and one for round-trip times, or 1 if
+///   [`ServerMonitoringMode`](poolhouse_core::monitor::ServerMonitoringMode) is `Poll`: then checks measure the times.
 ///
-/// [`Buffers`](crate::Buffers) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes.
+/// [`Buffers`](crate::Buffers) take `RECEIVE + SEND + 2 * SOCKET` bytes for each connection of a pool, and
+/// `MONITOR_RECEIVE + 512 + 2 * SOCKET` for each of a monitor.
 ///
 /// The description of a deployment also has fixed capacities: 16 hosts, tag names and tag values in
 /// the hello reply of one server (three hosts and six tags make 15); and in total 24 different
@@ -113,6 +119,8 @@ pub struct Sizes<
     E = (),
     const WORKERS: usize = 1,
     N = Stack<'static>,
+    const MONITOR_RECEIVE: usize = 2048,
+    const MONITOR_CONNS: usize = 2,
 >(PhantomData<(E, N)>);
 
 impl<
@@ -125,10 +133,15 @@ impl<
     E,
     const WORKERS: usize,
     N,
-> fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N>
+    const MONITOR_RECEIVE: usize,
+    const MONITOR_CONNS: usize,
+> fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}, _, {WORKERS}>")
+        write!(
+            f,
+            "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}, _, {WORKERS}, _, {MONITOR_RECEIVE}, {MONITOR_CONNS}>",
+        )
     }
 }
 
@@ -142,7 +155,9 @@ impl<
     E: Publish + Unpin + 'static,
     const WORKERS: usize,
     N: Network,
-> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N>
+    const MONITOR_RECEIVE: usize,
+    const MONITOR_CONNS: usize,
+> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS>
 {
     const SOCKETS: usize = {
         assert!(SERVERS > 0, "there is a server");
@@ -152,25 +167,30 @@ impl<
         assert!(SEND >= MESSAGE_BYTES_MIN, "hello can be sent");
         assert!(SOCKET >= N::SOCKET_MIN, "there is a TCP window");
         assert!(WORKERS > 0, "a connection can be established");
-        SERVERS * (CONNS + MONITORING)
+        assert!(MONITOR_RECEIVE >= MESSAGE_BYTES_MIN, "hello's reply can be received");
+        assert!(MONITOR_CONNS == 1 || MONITOR_CONNS == 2, "a monitor has one connection or two");
+        SERVERS * (CONNS + MONITOR_CONNS)
     };
+    const POOL_SOCKETS: usize = SERVERS * CONNS;
+    const MONITOR_CONNS: usize = MONITOR_CONNS;
     const SERVERS: usize = SERVERS;
     const WORKERS: usize = WORKERS;
     type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
     type Pool = pool::Fixed<CONNS, WAITERS>;
     type Events = E;
     type Network = N;
-    type ConnectionMemory = ConnectionMemory<RECEIVE, SEND, SOCKET>;
+    type Memory = Connections<
+        ConnectionMemory<RECEIVE, SEND, SOCKET>,
+        ConnectionMemory<MONITOR_RECEIVE, MESSAGE_BYTES_MIN, SOCKET>,
+        SERVERS,
+        CONNS,
+        MONITOR_CONNS,
+    >;
     type PerServer<T> = [Option<T>; SERVERS];
-    type PerConnection<T: Zero> = Connections<T, SERVERS, CONNS>;
+    type PerConnection<T: Zero> = Connections<T, T, SERVERS, CONNS, MONITOR_CONNS>;
 
     fn per_server<T>() -> Self::PerServer<T> {
         [const { None }; SERVERS]
-    }
-
-    fn split(memory: &'static mut Self::ConnectionMemory) -> ConnectionBuffers {
-        let ConnectionMemory { receive, send, socket_receive, socket_send } = memory;
-        ConnectionBuffers { receive, send, socket_receive, socket_send }
     }
 
     // The futures of servers are pinned where they are created: a move would double their stack use.
@@ -190,7 +210,7 @@ impl<
             join_array(from_fn::<_, CONNS, _>(|conn| run(server * CONNS + conn)))
         }));
         let of_monitors: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
-            join_array(from_fn::<_, MONITORING, _>(|conn| run(SERVERS * CONNS + server * MONITORING + conn)))
+            join_array(from_fn::<_, MONITOR_CONNS, _>(|conn| run(Self::POOL_SOCKETS + server * MONITOR_CONNS + conn)))
         }));
         join(select_slice(of_pools), select_slice(of_monitors)).await;
     }
@@ -206,14 +226,15 @@ impl<
     E,
     const WORKERS: usize,
     N,
-> sealed::Sealed for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N>
+    const MONITOR_RECEIVE: usize,
+    const MONITOR_CONNS: usize,
+> sealed::Sealed
+    for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS>
 {
 }
 
 /// The size of hello, or of its reply, with few elements.
 const MESSAGE_BYTES_MIN: usize = 512;
-/// Connections of a monitor: one for checks, one for round-trip times.
-const MONITORING: usize = 2;
 /// Hosts, passives, arbiters and tags in the reply of one server.
 const NAMES: usize = 16;
 /// Different addresses, set names and tags in the whole topology.
@@ -235,6 +256,13 @@ pub struct ConnectionMemory<const RECEIVE: usize, const SEND: usize, const SOCKE
     send: [u8; SEND],
     socket_receive: [u8; SOCKET],
     socket_send: [u8; SOCKET],
+}
+
+impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> ConnectionMemory<RECEIVE, SEND, SOCKET> {
+    fn split(&'static mut self) -> ConnectionBuffers {
+        let Self { receive, send, socket_receive, socket_send } = self;
+        ConnectionBuffers { receive, send, socket_receive, socket_send }
+    }
 }
 
 impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> Zero for ConnectionMemory<RECEIVE, SEND, SOCKET> {
@@ -267,12 +295,16 @@ impl fmt::Debug for ConnectionBuffers {
     }
 }
 
+/// The memory of the buffers of all connections.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+pub trait Memory: Zero {
+    /// Splits it into the buffers of each connection, in the order of [`PerConnection`].
+    fn split(&'static mut self) -> impl Iterator<Item = ConnectionBuffers>;
+}
+
 /// One value for each connection: first those of the pools, then those of the monitors.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub trait PerConnection<T: Zero>: 'static {
-    /// The values before their first use.
-    const ZERO: Self;
-
+pub trait PerConnection<T: 'static>: Zero {
     /// Iterates over all connections.
     fn iter(&'static self) -> impl Iterator<Item = &'static T> + use<T, Self>;
 
@@ -280,26 +312,56 @@ pub trait PerConnection<T: Zero>: 'static {
     fn iter_mut(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, Self>;
 }
 
-/// One value for each connection of a client.
+/// One value for each connection of a client: `P` for those of pools, `M` for those of monitors.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Debug)]
-pub struct Connections<T, const SERVERS: usize, const CONNS: usize> {
-    pools: [[T; CONNS]; SERVERS],
-    monitors: [[T; MONITORING]; SERVERS],
+pub struct Connections<P, M, const SERVERS: usize, const CONNS: usize, const MONITOR_CONNS: usize> {
+    pools: [[P; CONNS]; SERVERS],
+    monitors: [[M; MONITOR_CONNS]; SERVERS],
 }
 
-impl<T: Zero, const SERVERS: usize, const CONNS: usize> PerConnection<T> for Connections<T, SERVERS, CONNS> {
+impl<P: Zero, M: Zero, const SERVERS: usize, const CONNS: usize, const MONITOR_CONNS: usize> Zero
+    for Connections<P, M, SERVERS, CONNS, MONITOR_CONNS>
+{
     const ZERO: Self = Self {
-        pools: [const { [const { T::ZERO }; CONNS] }; SERVERS],
-        monitors: [const { [const { T::ZERO }; MONITORING] }; SERVERS],
+        pools: [const { [const { P::ZERO }; CONNS] }; SERVERS],
+        monitors: [const { [const { M::ZERO }; MONITOR_CONNS] }; SERVERS],
     };
+}
 
-    fn iter(&'static self) -> impl Iterator<Item = &'static T> + use<T, SERVERS, CONNS> {
+impl<T: Zero, const SERVERS: usize, const CONNS: usize, const MONITOR_CONNS: usize> PerConnection<T>
+    for Connections<T, T, SERVERS, CONNS, MONITOR_CONNS>
+{
+    fn iter(&'static self) -> impl Iterator<Item = &'static T> + use<T, SERVERS, CONNS, MONITOR_CONNS> {
         self.pools.as_flattened().iter().chain(self.monitors.as_flattened())
     }
 
-    fn iter_mut(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, SERVERS, CONNS> {
+    fn iter_mut(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, SERVERS, CONNS, MONITOR_CONNS> {
         self.pools.as_flattened_mut().iter_mut().chain(self.monitors.as_flattened_mut())
+    }
+}
+
+impl<
+    const RECEIVE: usize,
+    const SEND: usize,
+    const SOCKET: usize,
+    const MONITOR_RECEIVE: usize,
+    const MONITOR_SEND: usize,
+    const SERVERS: usize,
+    const CONNS: usize,
+    const MONITOR_CONNS: usize,
+> Memory
+    for Connections<
+        ConnectionMemory<RECEIVE, SEND, SOCKET>,
+        ConnectionMemory<MONITOR_RECEIVE, MONITOR_SEND, SOCKET>,
+        SERVERS,
+        CONNS,
+        MONITOR_CONNS,
+    >
+{
+    fn split(&'static mut self) -> impl Iterator<Item = ConnectionBuffers> {
+        let pools = self.pools.as_flattened_mut().iter_mut().map(ConnectionMemory::split);
+        pools.chain(self.monitors.as_flattened_mut().iter_mut().map(ConnectionMemory::split))
     }
 }
 

@@ -43,7 +43,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
             assert!(SEND <= RECEIVE_MAX, "no record is larger than 16640 bytes");
             assert!(PIECE > 0, "PIECE must be at least 1");
         }
-        Self { lanes: PerConnection::ZERO }
+        Self { lanes: Zero::ZERO }
     }
 }
 

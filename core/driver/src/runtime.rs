@@ -124,6 +124,17 @@ pub trait Runtime: BaseRuntime {
         deadline: Option<Instant>,
     ) -> impl Future<Output = Result<Self::Stream, ConnectError>>;
 
+    /// Connects a monitor to an address, without a deadline: the driver drops the future when the monitor
+    /// gives up. By default as [`connect`](Self::connect); a runtime with sockets of fixed sizes can have
+    /// smaller ones for monitors, which send and receive nothing but hello.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    fn connect_monitor(&self, address: &HostAddress<'_>) -> impl Future<Output = Result<Self::Stream, ConnectError>> {
+        self.connect(address, None)
+    }
+
     /// Returns the cause of a stream's error: [`Cause::Network`], unless it is an error of TLS.
     fn stream_cause(_error: &<Self::Stream as ErrorType>::Error) -> Cause {
         Cause::Network

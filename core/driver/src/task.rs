@@ -142,7 +142,7 @@ impl<R: Runtime> ClientCore<R> {
             MonitorAction::Dial(conn) => {
                 *connection = None;
                 // The monitor itself bounds the time.
-                match self.dial(server.address(), None).await {
+                match self.dial_monitor(server.address()).await {
                     Ok(fresh) => {
                         *connection = Some(fresh);
                         // Stale if the monitor has abandoned the connection meanwhile: a hangup
@@ -242,7 +242,15 @@ impl<R: Runtime> ClientCore<R> {
     /// Connects, and allocates the buffers of the socket.
     async fn dial(&self, address: &str, deadline: Option<Instant>) -> Result<Connection<R>, ConnectError> {
         let address = HostAddress::parse(address).ok_or(Cause::Dns)?;
-        let stream = self.runtime().connect(&address, deadline).await?;
+        self.with_buffers(self.runtime().connect(&address, deadline).await?)
+    }
+
+    async fn dial_monitor(&self, address: &str) -> Result<Connection<R>, ConnectError> {
+        let address = HostAddress::parse(address).ok_or(Cause::Dns)?;
+        self.with_buffers(self.runtime().connect_monitor(&address).await?)
+    }
+
+    fn with_buffers(&self, stream: R::Stream) -> Result<Connection<R>, ConnectError> {
         let (input, output) = self.runtime().buffers(&stream).map_err(|Full| Cause::Resources)?;
         Ok(Connection::new(stream, input, output))
     }

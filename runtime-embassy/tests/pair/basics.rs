@@ -12,7 +12,7 @@ use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
 use poolhouse_embassy::poolhouse_core::topology::TopologyType;
 use poolhouse_embassy::{
     ADDRESS_BYTES_MAX, Buffers, Client, CommandOptions, Credential, Layout, MonitorOptions, OperationError, Options,
-    PoolEvent, PoolOptions, RawDocument, Resources, SetupError, Sizes,
+    PoolEvent, PoolOptions, RawDocument, Resources, ServerMonitoringMode, SetupError, Sizes,
 };
 use poolhouse_tests::fake::{FailPoint, FailPointMode, Fault, FaultRule};
 
@@ -522,6 +522,24 @@ fn missing_and_excess_seeds_are_refused_at_the_start() {
         assert!(matches!(begin(&[String::from("a:0")], None), SetupError::Topology(_)));
         assert!(matches!(begin(&[String::new()], None), SetupError::Topology(_)));
         assert!(matches!(begin(&[String::from("a")], Some("n".repeat(129).leak())), SetupError::Metadata(_)));
+    });
+}
+
+#[test]
+fn monitor_with_one_connection_must_poll() {
+    type OneMonitorConn = Sizes<1, 2, 4, 1024, 512, 512, (), 1, Stack<'static>, 512, 1>;
+    run(async |net| {
+        let begin = |server_monitoring_mode| {
+            let monitor = MonitorOptions { server_monitoring_mode, ..MonitorOptions::DEFAULT };
+            let options = Options { seeds: &["a"], monitor, ..Options::DEFAULT };
+            let config = Box::leak(Box::new(options.validate().expect("they break no rule")));
+            let resources = Box::leak(Box::new(Resources::<OneMonitorConn>::new()));
+            let buffers = Box::leak(Box::new(Buffers::new()));
+            Client::new(resources, buffers, net.stack, config).map(drop)
+        };
+        assert_eq!(begin(ServerMonitoringMode::Auto), Err(SetupError::Streaming));
+        assert_eq!(begin(ServerMonitoringMode::Stream), Err(SetupError::Streaming));
+        assert_eq!(begin(ServerMonitoringMode::Poll), Ok(()));
     });
 }
 

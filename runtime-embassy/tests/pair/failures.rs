@@ -4,10 +4,10 @@ use super::net::cable::addressed;
 use super::net::{CLIENT, Net, clock, run};
 use super::support::{Log, Rig, Small, eventually, find, insert, options, ping, refused, rig, server, small};
 use core::time::Duration;
-use embassy_net::ConfigV4;
+use embassy_net::{ConfigV4, Stack};
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
 use poolhouse_embassy::poolhouse_core::{Cause, ServerType};
-use poolhouse_embassy::{CommandOptions, MonitorOptions, OperationError, Options, ServerMonitoringMode};
+use poolhouse_embassy::{CommandOptions, Layout, MonitorOptions, OperationError, Options, ServerMonitoringMode, Sizes};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Fault, FaultRule};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ fn watchful(server: &FakeServer) -> Options {
 
 /// Waits until the pool is at rest and server and client agree, after connections that had ended on
 /// one side only have ended on both.
-async fn recovers(net: &Net, rig: &Rig<Small>, server: &FakeServer) {
+async fn recovers<L: Layout>(net: &Net, rig: &Rig<L>, server: &FakeServer) {
     // A connection that died meanwhile fails the first operation on it, so the operation is
     // idempotent and has a second attempt.
     let idempotent = CommandOptions::new().idempotent(true);
@@ -160,6 +160,33 @@ fn frozen_server_interrupts_operations_in_flight() {
         assert!(rig.log.pool_events().iter().any(interrupted));
         server.thaw();
         recovers(net, &rig, &server).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// With small buffers, one connection for the monitor, and the longest application name.
+#[test]
+fn polling_monitor_with_one_connection_finds_a_frozen_server_again() {
+    type OneMonitorConn = Sizes<1, 2, 4, 1024, 512, 512, Log, 1, Stack<'static>, 512, 1>;
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<OneMonitorConn> =
+            rig(net, Options { app_name: Some("n".repeat(128).leak()), ..watchful(&server) });
+        for _ in 0..2 {
+            let guards = [rig.client.check_out().await, rig.client.check_out().await];
+            assert!(guards.iter().all(Result::is_ok), "{guards:?}");
+            assert_eq!((rig.sockets_away(), OneMonitorConn::SOCKETS), (3, 3));
+            drop(guards);
+            server.freeze();
+            net.jump(5 * MINUTE).await;
+            assert_eq!(rig.server_type(), ServerType::Unknown);
+            server.thaw();
+            recovers(net, &rig, &server).await;
+        }
+        let mut round_trip = None;
+        rig.client.for_each_server(|it| round_trip = it.round_trip_average);
+        assert!(round_trip.is_some());
         rig.end(&[&server]).await;
     });
 }

@@ -1,6 +1,7 @@
 //! The memory that is calculated is that of the values.
 
 use super::support::Small;
+use embassy_net::Stack;
 use poolhouse_embassy::{Buffers, Layout, Ram, Resources, Sizes};
 
 fn is_that_of_the_statics<L: Layout>(buffers_bytes: usize) {
@@ -14,9 +15,9 @@ fn is_that_of_the_statics<L: Layout>(buffers_bytes: usize) {
 
 #[test]
 fn calculated_memory_is_that_of_the_statics() {
-    is_that_of_the_statics::<Small>(6 * 7_168);
-    is_that_of_the_statics::<Sizes<1, 4, 8, 512, 512, 256>>(6 * 1_536);
-    is_that_of_the_statics::<Sizes<3, 2, 8, 2_048, 1_024, 512>>(3 * 4 * 4_096);
+    is_that_of_the_statics::<Small>(4 * 7_168 + 2 * 4_608);
+    is_that_of_the_statics::<Sizes<1, 4, 8, 512, 512, 256, (), 1, Stack<'static>, 512, 1>>(5 * 1_536);
+    is_that_of_the_statics::<Sizes<3, 2, 8, 2_048, 1_024, 512>>(3 * (2 * 4_096 + 2 * 3_584));
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn members_added_and_removed_while_the_executor_is_busy_are_followed() {
         for _ in 0..5 {
             // The client publishes a description before its monitor sends the hello that is answered
             // while the executor is blocked.
-            eventually("the monitor streams", || primary.look(|view| view.awaiting_count() > 0)).await;
+            eventually("the monitor streams", || primary.look(|view| view.exhausting_count() == 1)).await;
             let (begin, begun) = smol::channel::bounded(1);
             let (end, ended) = std::sync::mpsc::channel::<()>();
             // Meanwhile the only thread of the executor is blocked.
