@@ -2,7 +2,7 @@
 """Measures the resources that Poolhouse uses on a Cortex-M4: flash, static RAM, stack, instructions
 and wake-ups, and checks that excluded code is not linked.
 
-usage: tests/firmware/numbers.py [--size s|z] [--update | --panics | --map PROGRAM]
+usage: tests/firmware/numbers.py [--size s|z] [--update | --panics | --wakeups | --map PROGRAM]
 
 Builds runtime-embassy/firmware/size, runs it under QEMU (against mongod if MONGOD names one, else
 against the fake server), and prints a table. Builds the examples of the generic pool only for their
@@ -14,11 +14,13 @@ toolchain by more than 5 % (examples: 25 %), or if excluded code is linked. A fi
   --update       writes the figures into that file instead of comparing them; run it once for each
                  toolchain
   --panics       only lists the locations in our crates' code that can panic
+  --wakeups      only counts the wake-ups of idle clients, by mode and interval of their monitors
   --map PROGRAM  only lists the use of a program's flash: by crate and by module, with inlined code
                  at its source, and the largest symbols
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -38,7 +40,7 @@ FIRMWARE = ROOT / "runtime-embassy/firmware"
 KEPT = FIRMWARE / "numbers.toml"
 TRIPLE = "thumbv7em-none-eabihf"
 # Programs by the feature with which they are built.
-PROGRAMS = {"": ["base", "machines", "network", "client", "decode", "instructions"], "auth": ["machines-scram", "client-scram", "ram"], "tls": ["client-tls"], "rsa": ["client-rsa"], "p384": ["client-p384"]}
+PROGRAMS = {"": ["base", "machines", "network", "client", "client-idle", "decode", "instructions"], "auth": ["machines-scram", "client-scram", "ram"], "tls": ["client-tls"], "rsa": ["client-rsa"], "p384": ["client-p384"]}
 # The examples of the generic pool; built without the features of the client.
 EXAMPLES = ["http", "modbus"]
 # The cost of a part: the difference between two programs.
@@ -82,6 +84,9 @@ WAKEUPS_CHANCE = 6
 WAKEUPS_COUNTS = 3
 CYCLES = 10_000
 IDLE_S = 30
+# Those that are only listed: modes and heartbeatFrequencyMS in seconds, for six minutes.
+IDLE_MONITORS = [("stream", 10), ("stream", 60), ("poll", 10), ("poll", 60)]
+LISTED_IDLE_S = 360
 LIMIT_S = 120
 # Below the ports that the system assigns to outgoing connections, and outside of those that the
 # Rust harness uses.
@@ -280,9 +285,9 @@ def panic_sites(tools, elf):
 # ------------------------------------------------------------------------------------------ running
 
 
-def run(elf, *arguments, icount=None, network=True):
+def run(elf, *arguments, icount=None, network=True, limit_s=LIMIT_S):
     """Returns the numbers that a program prints, by name."""
-    more = {"POOLHOUSE_FIRMWARE_SECONDS": str(LIMIT_S)}
+    more = {"POOLHOUSE_FIRMWARE_SECONDS": str(limit_s)}
     if icount:
         more["POOLHOUSE_FIRMWARE_ICOUNT"] = icount
     if not network:
@@ -424,11 +429,20 @@ def count_wakeups(elf, address, before):
     return min(wakeups), stacks[0]
 
 
+def list_wakeups(elf):
+    """Prints the wake-ups per minute of idle clients with one connection. All run at the same time."""
+    with server() as (which, port, _), concurrent.futures.ThreadPoolExecutor(len(IDLE_MONITORS)) as pool:
+        idle = lambda monitor: run(elf, f"127.0.0.1:{port}", LISTED_IDLE_S, *monitor, limit_s=LISTED_IDLE_S + LIMIT_S)["idle_wakeups"] * 60 / LISTED_IDLE_S
+        print(f"wake-ups a minute of an idle client, {which}:")
+        for (mode, heartbeat_s), wakeups in zip(IDLE_MONITORS, pool.map(idle, IDLE_MONITORS)):
+            print(f"  {mode}, every {heartbeat_s} s: {wakeups:.1f}")
+
+
 def measure(elves, tools, kept):
     """Measures all figures; returns them by kind and name."""
     kinds = ("flash", "ram", "ram_of_sizes", "examples_flash", "examples_ram", "stack", "instructions", "wakeups", "panics", "unwanted")
     figures = {kind: {} for kind in kinds}
-    sizes = {name: tools.sizes(elf) for name, elf in elves.items() if name not in ("instructions", "decode", "ram")}
+    sizes = {name: tools.sizes(elf) for name, elf in elves.items() if name not in ("client-idle", "instructions", "decode", "ram")}
     for name, (flash, ram) in sizes.items():
         group = "examples_" if name in EXAMPLES else ""
         figures[f"{group}flash"][name], figures[f"{group}ram"][name] = flash, ram
@@ -536,7 +550,7 @@ def main():
     level = "s"
     if arguments[:1] == ["--size"] and arguments[1:2] and arguments[1] in FLASH_AIMS:
         level, arguments = arguments[1], arguments[2:]
-    if arguments not in ([], ["--update"], ["--panics"]) and arguments[:1] != ["--map"]:
+    if arguments not in ([], ["--update"], ["--panics"], ["--wakeups"]) and arguments[:1] != ["--map"]:
         sys.exit(__doc__)
     elves, toolchain = build(level)
     if level != "s":
@@ -546,6 +560,8 @@ def main():
         if len(arguments) != 2 or arguments[1] not in elves:
             sys.exit(f"programs: {' '.join(elves)}")
         return show_map(tools, elves[arguments[1]])
+    if arguments == ["--wakeups"]:
+        return list_wakeups(elves["client-idle"])
     if arguments == ["--panics"]:
         sites = panic_sites(tools, elves["client-scram"]) + [site for site in panic_sites(tools, elves["decode"]) if site[0] == "wire"]
         for (group, name, place), count in sorted(collections.Counter(sites).items()):

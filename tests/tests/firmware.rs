@@ -75,7 +75,12 @@ fn main() -> ExitCode {
             if firmware::available().is_ok_and(|folder| folder.join("demo_tls").is_file()) {
                 suite = suite
                     .case("documents_arrive_by_tls", documents_arrive_by_tls)
-                    .case("documents_arrive_at_a_server_with_rsa_by_tls", documents_arrive_at_a_server_with_rsa_by_tls)
+                    .case("documents_arrive_at_a_server_with_rsa_2048_by_tls", || {
+                        documents_arrive_by_tls_with_rsa(2048)
+                    })
+                    .case("documents_arrive_at_a_server_with_rsa_4096_by_tls", || {
+                        documents_arrive_by_tls_with_rsa(4096)
+                    })
                     .case("a_restart_by_tls_loses_nothing", a_restart_by_tls_loses_nothing)
                     .case("a_foreign_certificate_is_refused", a_foreign_certificate_is_refused);
             } else {
@@ -111,11 +116,11 @@ fn start_with_tls() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
     start_with_identity(&root, &identity)
 }
 
-/// The same with keys of 2,048 bits of RSA, of the server and of the authority between. The root is on P-256, so
-/// that its certificate is short enough for the command line.
-fn start_with_rsa() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
+/// The same with keys of RSA, of the server and of the authority between. The root is on P-256, so that its
+/// certificate is short enough for the command line.
+fn start_with_rsa(bits: usize) -> Result<(Mongod, Folder, String), Box<dyn Error>> {
     let key =
-        || -> Result<_, Box<dyn Error>> { Ok(RsaPrivateKey::new(&mut OsRng, 2048)?.to_pkcs8_pem(LineEnding::LF)?) };
+        || -> Result<_, Box<dyn Error>> { Ok(RsaPrivateKey::new(&mut OsRng, bits)?.to_pkcs8_pem(LineEnding::LF)?) };
     let root = Holder::root("root");
     let between = root.issue_with_key(&CertificateRequest::authority("between"), &key()?);
     let identity = between.issue_with_key(&CertificateRequest::server(&["127.0.0.1"]), &key()?).identity();
@@ -381,11 +386,12 @@ fn documents_arrive_by_tls() -> Outcome {
     check_closed(&server)
 }
 
-fn documents_arrive_at_a_server_with_rsa_by_tls() -> Outcome {
-    let (server, _folder, authority) = start_with_rsa()?;
+fn documents_arrive_by_tls_with_rsa(bits: usize) -> Outcome {
+    let case = format!("documents arrive at a server with RSA of {bits} bits by tls");
+    let (server, _folder, authority) = start_with_rsa(bits)?;
     let mut firmware = demo_tls(&server, 10, &[&authority])?;
-    end_well("documents arrive at a server with RSA by tls", &mut firmware, 10)?;
-    check_found("documents arrive at a server with RSA by tls", &server, 10)?;
+    end_well(&case, &mut firmware, 10)?;
+    check_found(&case, &server, 10)?;
     check_closed(&server)
 }
 

@@ -8,7 +8,7 @@ use embassy_time::{Instant, Timer};
 use poolhouse_board::{executor, host};
 use poolhouse_embassy::{
     Buffers, Client, Config, CoreRunner, DocumentWriter, Layout, MonitorOptions, Options, PoolOptions, Resources,
-    ServerRunner, Sizes,
+    ServerMonitoringMode, ServerRunner, Sizes,
 };
 #[cfg(feature = "auth")]
 use poolhouse_embassy::{Credential, Mechanism};
@@ -77,6 +77,13 @@ pub fn run() -> ! {
     poolhouse_board::run(|spawner: Spawner| start(spawner, plan, config))
 }
 
+/// Runs a client with the arguments of the command line: `ADDRESS:PORT SECONDS stream|poll HEARTBEAT`, the last one
+/// in seconds.
+pub fn run_idle() -> ! {
+    let (plan, config) = configured_monitor();
+    poolhouse_board::run(|spawner: Spawner| start(spawner, plan, config))
+}
+
 /// Runs a client with SCRAM-SHA-256 with the arguments of the command line:
 /// `ADDRESS:PORT SECONDS CYCLES USER PASSWORD`.
 #[cfg(feature = "auth")]
@@ -92,6 +99,22 @@ pub fn run_with_user() -> ! {
 fn configured() -> (Plan, &'static Config) {
     let Some(plan) = plan(&mut host::arguments()) else { end(Err(1)) };
     (plan, checked(options(plan)))
+}
+
+#[inline(never)]
+fn configured_monitor() -> (Plan, &'static Config) {
+    let mut arguments = host::arguments();
+    let (Some(seed), Some(seconds)) = (arguments.next(), arguments.next()) else { end(Err(1)) };
+    let Some(plan) = plan(&mut [seed, seconds].into_iter()) else { end(Err(1)) };
+    let server_monitoring_mode = match arguments.next() {
+        Some("stream") => ServerMonitoringMode::Stream,
+        Some("poll") => ServerMonitoringMode::Poll,
+        _ => end(Err(4)),
+    };
+    let Some(Ok(heartbeat)) = arguments.next().map(str::parse) else { end(Err(5)) };
+    let heartbeat_frequency = Duration::from_secs(heartbeat);
+    let monitor = MonitorOptions { server_monitoring_mode, heartbeat_frequency, ..MonitorOptions::DEFAULT };
+    (plan, checked(Options { monitor, ..options(plan) }))
 }
 
 #[cfg(feature = "auth")]
