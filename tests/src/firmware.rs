@@ -7,6 +7,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::env;
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -85,13 +86,36 @@ impl Firmware {
         arguments: &[String],
         monitor: Option<PathBuf>,
     ) -> Result<Self, FirmwareError> {
+        let mut firmware = Self::start_in(
+            limit,
+            name,
+            arguments,
+            monitor.iter().map(|path| ("POOLHOUSE_FIRMWARE_MONITOR", path.as_os_str())),
+        )?;
+        firmware.cable = monitor.map(|monitor| Cable { monitor });
+        Ok(firmware)
+    }
+
+    /// Starts an ELF without a network, on a serial line.
+    ///
+    /// - `line`: path of a Unix socket that listens; it must be short.
+    pub fn start_on_line(name: &str, arguments: &[String], line: &Path) -> Result<Self, FirmwareError> {
+        let environment =
+            [("POOLHOUSE_FIRMWARE_NETWORK", OsStr::new("none")), ("POOLHOUSE_FIRMWARE_SERIAL", line.as_os_str())];
+        Self::start_in(LIMIT, name, arguments, environment)
+    }
+
+    fn start_in<'a>(
+        limit: Duration,
+        name: &str,
+        arguments: &[String],
+        environment: impl IntoIterator<Item = (&'a str, &'a OsStr)>,
+    ) -> Result<Self, FirmwareError> {
         let elf = available().map_err(FirmwareError)?.join(name);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/run-firmware");
         let mut command = Command::new(script);
         command.arg(elf).args(arguments).env("POOLHOUSE_FIRMWARE_SECONDS", limit.as_secs().to_string());
-        if let Some(path) = &monitor {
-            command.env("POOLHOUSE_FIRMWARE_MONITOR", path);
-        }
+        command.envs(environment);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let stdout = child.stdout.take().ok_or_else(|| FirmwareError("no standard output".into()))?;
         let (sender, lines) = mpsc::channel();
@@ -102,7 +126,7 @@ impl Firmware {
                 }
             }
         });
-        Ok(Self { child, lines, output: Vec::new(), cable: monitor.map(|monitor| Cable { monitor }) })
+        Ok(Self { child, lines, output: Vec::new(), cable: None })
     }
 
     /// Reads output until a matching line, and returns it.

@@ -5,6 +5,8 @@ use cortex_m::{interrupt::InterruptNumber, peripheral::NVIC};
 #[derive(Clone, Copy)]
 #[repr(u16)]
 pub(crate) enum Line {
+    UartRx = 0,
+    UartTx = 1,
     Timer0 = 8,
     Ethernet = 13,
 }

@@ -1,5 +1,5 @@
 //! Board support for QEMU's MPS2 machines `mps2-an385` (Cortex-M3) and `mps2-an386` (Cortex-M4F):
-//! embassy-net over the emulated LAN9118, and the host's console, arguments and exit status by
+//! embassy-net over the emulated LAN9118, a UART, and the host's console, arguments and exit status by
 //! semihosting.
 //!
 //! A program passes its first tasks to [`run`], which starts the clock and never returns:
@@ -26,6 +26,7 @@ pub mod ethernet;
 pub mod executor;
 pub mod host;
 pub mod stack;
+pub mod uart;
 
 mod clock;
 mod interrupt;

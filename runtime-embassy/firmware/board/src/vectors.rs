@@ -5,14 +5,18 @@
 //! with the number of the interrupt line.
 use cortex_m_rt::{ExceptionFrame, exception};
 
-use crate::{clock, ethernet, host, interrupt::Line};
+use crate::{clock, ethernet, host, interrupt::Line, uart};
 
+const UART_RX: i16 = Line::UartRx as i16;
+const UART_TX: i16 = Line::UartTx as i16;
 const TIMER0: i16 = Line::Timer0 as i16;
 const ETHERNET: i16 = Line::Ethernet as i16;
 
 #[exception]
 unsafe fn DefaultHandler(number: i16) {
     match number {
+        UART_RX => uart::on_receive_interrupt(),
+        UART_TX => uart::on_transmit_interrupt(),
         TIMER0 => clock::on_interrupt(),
         ETHERNET => ethernet::on_interrupt(),
         // No other line is enabled.
