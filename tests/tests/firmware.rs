@@ -1,6 +1,7 @@
 //! The firmware under QEMU, over emulated Ethernet. The client against real servers: the documents
 //! that it reports as sent are those that the servers have. The examples of the generic pool against
-//! servers that close connections, restart and send wrong replies: every request has an outcome.
+//! servers that close connections, restart and send wrong replies: every request has an outcome. The client over
+//! a modem on a serial line, which fails in all its ways.
 
 use alloc::collections::BTreeSet;
 use core::error::Error;
@@ -22,6 +23,10 @@ use rsa::rand_core::OsRng;
 
 extern crate alloc;
 
+#[path = "firmware/at_modem.rs"]
+mod at_modem;
+#[path = "firmware/modem.rs"]
+mod modem;
 #[path = "firmware/peer.rs"]
 mod peer;
 #[path = "firmware/pools.rs"]
@@ -41,6 +46,8 @@ fn main() -> ExitCode {
         .case("documents_arrive_at_the_fake_server", documents_arrive_at_the_fake_server)
         .case("elections_of_the_fake_set_lose_nothing", elections_of_the_fake_set_lose_nothing)
         .case("firmware_without_a_server_fails", firmware_without_a_server_fails)
+        .case("documents_arrive_over_a_modem", modem::documents_arrive_over_a_modem)
+        .case("mishaps_of_a_modem_lose_nothing", modem::mishaps_of_a_modem_lose_nothing)
         .case("http_tasks_share_two_connections", pools::http_tasks_share_two_connections)
         .case(
             "http_connections_that_the_server_closes_are_replaced",
