@@ -6,17 +6,19 @@
 #![no_main]
 
 mod at;
+mod links;
 
-use at::{Driver, LINKS, Modem};
+use at::Driver;
 use core::fmt::Display;
 use embassy_executor::Spawner;
 use embassy_time::{Duration, Ticker, Timer, with_timeout};
+use links::{LINKS, Modem};
 use poolhouse_board::uart::Uart;
 use poolhouse_board::{executor, host, println, stack};
 use poolhouse_embassy::poolhouse_wire::SliceSink;
 use poolhouse_embassy::{
-    Buffers, Client, Config, Credential, DocumentWriter, Layout, MonitorOptions, Nal, Options, PoolOptions, PushError,
-    RawDocument, Resources, Runner, ServerMonitoringMode, Sizes, WhenFull, WriteQueue,
+    Buffers, Client, Config, CoreRunner, Credential, DocumentWriter, Layout, MonitorOptions, Nal, Options, PoolOptions,
+    PushError, RawDocument, Resources, ServerMonitoringMode, ServerRunner, Sizes, WhenFull, WriteQueue,
 };
 use static_cell::{ConstStaticCell, StaticCell};
 
@@ -74,8 +76,14 @@ async fn serial_line(driver: Driver<Uart>) -> ! {
     driver.run().await
 }
 
+// Two tasks, as the future of a runner that was not split would be made on the stack.
 #[embassy_executor::task]
-async fn database(runner: Runner<Db>) -> ! {
+async fn database(runner: CoreRunner<Db>) -> ! {
+    runner.run().await
+}
+
+#[embassy_executor::task]
+async fn server(runner: ServerRunner<Db>) -> ! {
     runner.run().await
 }
 
@@ -153,7 +161,7 @@ fn main() -> ! {
 fn start(spawner: Spawner) {
     static PLAN: StaticCell<Plan> = StaticCell::new();
     static CONFIG: StaticCell<Config> = StaticCell::new();
-    static MODEM: ConstStaticCell<Modem> = ConstStaticCell::new(Modem::new());
+    static MODEM: StaticCell<Modem> = StaticCell::new();
     static RESOURCES: StaticCell<Resources<Db>> = StaticCell::new();
     static BUFFERS: ConstStaticCell<Buffers<Db>> = ConstStaticCell::new(Buffers::new());
     static QUEUE: ConstStaticCell<Queue> = ConstStaticCell::new(Queue::new());
@@ -165,14 +173,16 @@ fn start(spawner: Spawner) {
         Err(error) => fail(&error),
     };
     let Some(uart) = Uart::new(BAUD) else { fail(&"the UART is in use") };
-    let modem: &'static Modem = MODEM.take();
+    let modem: &'static Modem = MODEM.init_with(Modem::new);
     let queue: &'static Queue = QUEUE.take();
     let (client, runner) = match Client::new(RESOURCES.init_with(Resources::new), BUFFERS.take(), Nal(modem), config) {
         Ok(started) => started,
         Err(error) => fail(&error),
     };
     spawner.spawn(serial_line(Driver::new(modem, uart)).expect(SPAWNED));
-    spawner.spawn(database(runner).expect(SPAWNED));
+    let (of_hub, of_server) = runner.split();
+    spawner.spawn(database(of_hub).expect(SPAWNED));
+    spawner.spawn(server(of_server).expect(SPAWNED));
     spawner.spawn(send(queue, client).expect(SPAWNED));
     spawner.spawn(live(queue, client, modem, plan).expect(SPAWNED));
 }
