@@ -11,6 +11,7 @@ mod pair {
     mod failures;
     mod idleness;
     mod limits;
+    mod modem;
     mod nal;
     mod names;
     mod net;

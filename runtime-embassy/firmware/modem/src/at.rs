@@ -228,10 +228,7 @@ impl<U: Read + Write> Driver<U> {
 
     /// Passes bytes to the link that has asked for them.
     async fn receive(&mut self, count: usize) -> Result<(), Fault> {
-        let Some((index, 0)) = self.asking else { return Err(Fault::Unanswered) };
-        if count > CHUNK {
-            return Err(Fault::Unanswered);
-        }
+        let Some((index, 0)) = self.asking.filter(|_| count <= CHUNK) else { return Err(Fault::Unanswered) };
         for _ in 0..count {
             let byte = self.byte().await?;
             if !self.modem.received(index, byte) {
