@@ -14,7 +14,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// A stack or a modem with the traits of embedded-nal-async, in a static.
 ///
 /// It needs as many connections as the client has sockets ([`Layout::SOCKETS`](crate::Layout::SOCKETS)).
-/// Dropping one of its connections must close it. `SOCKET` of [`Sizes`](crate::Sizes) can be 0, because its
+/// Dropping one of its connections must close it; meanwhile another may be opened in its place. `SOCKET` of [`Sizes`](crate::Sizes) can be 0, because its
 /// sockets have their own memory.
 ///
 /// ```no_run
@@ -49,14 +49,18 @@ impl<T> fmt::Debug for Nal<T> {
 }
 
 /// The socket of a [`Nal`]: a connection, or none.
-pub struct NalSocket<T: TcpConnect + 'static>(Option<T::Connection<'static>>);
+pub struct NalSocket<T: TcpConnect + 'static> {
+    connection: Option<T::Connection<'static>>,
+    /// Whether all bytes that were written are flushed.
+    is_flushed: bool,
+}
 
 impl<T: TcpConnect + Dns + 'static> Network for Nal<T> {
     type Socket = NalSocket<T>;
     type Address = IpAddr;
 
     fn socket(&self, _receive: &'static mut [u8], _send: &'static mut [u8]) -> NalSocket<T> {
-        NalSocket(None)
+        NalSocket { connection: None, is_flushed: true }
     }
 
     async fn resolve(&self, host: &str) -> Result<IpAddr, Cause> {
@@ -68,14 +72,20 @@ impl<T: TcpConnect + Dns + 'static> Network for Nal<T> {
 
     async fn connect(&self, socket: &mut NalSocket<T>, address: IpAddr, port: u16) -> Result<(), Cause> {
         let connection = self.0.connect(SocketAddr::new(address, port)).await;
-        socket.0 = Some(connection.map_err(|_| Cause::Network)?);
+        socket.connection = Some(connection.map_err(|_| Cause::Network)?);
+        socket.is_flushed = true;
         Ok(())
     }
 
-    fn begin_close(_socket: &mut NalSocket<T>) {}
+    /// Nothing completes the close if the runner was dropped, so only bytes that are left delay it.
+    fn begin_close(socket: &mut NalSocket<T>) {
+        if socket.is_flushed {
+            socket.connection = None;
+        }
+    }
 
     async fn close(socket: &mut NalSocket<T>) {
-        if let Some(mut connection) = socket.0.take() {
+        if let Some(mut connection) = socket.connection.take() {
             let _ = with_timeout(LINGER, connection.flush()).await;
         }
     }
@@ -87,25 +97,28 @@ impl<T: TcpConnect> ErrorType for NalSocket<T> {
 
 impl<T: TcpConnect> Read for NalSocket<T> {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
-        let connection = self.0.as_mut().ok_or(ErrorKind::NotConnected)?;
+        let connection = self.connection.as_mut().ok_or(ErrorKind::NotConnected)?;
         connection.read(buf).await.map_err(|error| error.kind())
     }
 }
 
 impl<T: TcpConnect> Write for NalSocket<T> {
     async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
-        let connection = self.0.as_mut().ok_or(ErrorKind::NotConnected)?;
+        let connection = self.connection.as_mut().ok_or(ErrorKind::NotConnected)?;
+        self.is_flushed = false;
         connection.write(buf).await.map_err(|error| error.kind())
     }
 
     async fn flush(&mut self) -> Result<(), ErrorKind> {
-        let connection = self.0.as_mut().ok_or(ErrorKind::NotConnected)?;
-        connection.flush().await.map_err(|error| error.kind())
+        let connection = self.connection.as_mut().ok_or(ErrorKind::NotConnected)?;
+        connection.flush().await.map_err(|error| error.kind())?;
+        self.is_flushed = true;
+        Ok(())
     }
 }
 
 impl<T: TcpConnect> fmt::Debug for NalSocket<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "NalSocket(connected)" } else { "NalSocket" })
+        f.write_str(if self.connection.is_some() { "NalSocket(connected)" } else { "NalSocket" })
     }
 }

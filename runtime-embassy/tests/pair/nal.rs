@@ -168,6 +168,26 @@ fn failed_and_dropped_connections_leave_no_line_open() {
     });
 }
 
+/// A dropped runner completes no close.
+#[test]
+fn dropped_runner_leaves_no_line_open() {
+    run(async |net| {
+        let server = server();
+        let modem = modem(&server);
+        let config = Box::leak(Box::new(options(&server).validate().expect("the options are right")));
+        let resources = Box::leak(Box::new(Resources::<Over>::new()));
+        let buffers = Box::leak(Box::new(Buffers::new()));
+        let (client, runner) =
+            Client::with_events(resources, buffers, Nal(modem), config, Log::default()).expect("it can begin");
+        let running = net.spawn_task(async move { runner.run().await });
+        ping(&client).await.expect("a ping");
+        assert_eq!(modem.open.get(), server.open_count());
+        drop(running);
+        eventually("all lines are closed", || modem.open.get() == 0).await;
+        refused(ping(&client).await);
+    });
+}
+
 #[test]
 fn hosts_are_resolved_by_the_modem() {
     run(async |net| {

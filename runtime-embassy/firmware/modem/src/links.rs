@@ -20,6 +20,8 @@ pub(crate) const CHUNK: usize = 256;
 const NAME: usize = 96;
 /// How often the modem is asked for announced bytes: it may refuse although it has some.
 const ASKS: u8 = 2;
+/// The interval of checks whether a link is closed.
+const CLOSING: Duration = Duration::from_millis(20);
 
 /// The memory of the modem, for the tasks of one executor.
 pub(crate) struct Modem(RefCell<State>);
@@ -173,9 +175,12 @@ impl Modem {
         f(&mut self.0.borrow_mut())
     }
 
-    /// Takes a free link, with a wish for the driver.
-    fn take(&self, wish: Phase, name: &[u8]) -> Result<Line<'_>, ErrorKind> {
+    /// Takes a free link, with a wish for the driver. Waits while links are being closed.
+    async fn take(&self, wish: Phase, name: &[u8]) -> Result<Line<'_>, ErrorKind> {
         let sending = Vec::from_slice(name).map_err(|_| ErrorKind::NotFound)?;
+        while self.any_link(Phase::Released) && !self.any_link(Phase::Free) {
+            Timer::after(CLOSING).await;
+        }
         self.with(|state| {
             let index = state.links.iter().position(|link| link.phase == Phase::Free).ok_or(ErrorKind::OutOfMemory)?;
             state.links[index] = Link { phase: wish, sending, ..Link::FREE };
@@ -186,9 +191,13 @@ impl Modem {
 
     /// Waits until the modem has closed the connections that are no longer used.
     pub(crate) async fn closed(&self) {
-        while self.with(|state| state.links.iter().any(|link| link.phase == Phase::Released)) {
-            Timer::after(Duration::from_millis(20)).await;
+        while self.any_link(Phase::Released) {
+            Timer::after(CLOSING).await;
         }
+    }
+
+    fn any_link(&self, phase: Phase) -> bool {
+        self.with(|state| state.links.iter().any(|link| link.phase == phase))
     }
 
     /// Waits for the next job after `turn`, which it advances: the links have their turns to receive, and then to do
@@ -240,7 +249,7 @@ impl Modem {
         });
     }
 
-    /// Ends all connections, because the modem has no connection any more.
+    /// Ends all connections: the modem has lost them.
     pub(crate) fn fail_all(&self) {
         self.with(|state| {
             for link in &mut state.links {
@@ -258,7 +267,7 @@ impl TcpConnect for Modem {
     type Connection<'a> = Line<'a>;
 
     async fn connect<'a>(&'a self, remote: SocketAddr) -> Result<Line<'a>, ErrorKind> {
-        let line = self.take(Phase::Dial(remote), &[])?;
+        let line = self.take(Phase::Dial(remote), &[]).await?;
         let phase = line.next_phase(Phase::Dial(remote)).await;
         if phase == Phase::Open { Ok(line) } else { Err(ErrorKind::ConnectionRefused) }
     }
@@ -273,7 +282,7 @@ impl Dns for Modem {
         if kind == AddrType::IPv6 || host.len() > NAME || !host.bytes().all(is_name) {
             return Err(ErrorKind::NotFound);
         }
-        let line = self.take(Phase::Resolve, host.as_bytes())?;
+        let line = self.take(Phase::Resolve, host.as_bytes()).await?;
         let phase = line.next_phase(Phase::Resolve).await;
         if let Phase::Resolved(address) = phase { Ok(address) } else { Err(ErrorKind::NotFound) }
     }
