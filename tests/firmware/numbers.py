@@ -41,8 +41,8 @@ KEPT = FIRMWARE / "numbers.toml"
 TRIPLE = "thumbv7em-none-eabihf"
 # Programs by the feature with which they are built.
 PROGRAMS = {"": ["base", "machines", "network", "client", "client-idle", "decode", "instructions"], "auth": ["machines-scram", "client-scram", "ram"], "tls": ["client-tls"], "rsa": ["client-rsa"], "p384": ["client-p384"]}
-# The examples of the generic pool; built without the features of the client.
-EXAMPLES = ["http", "modbus"]
+# Examples by their package. Those of the generic pool are built without the features of the client.
+EXAMPLES = {"poolhouse-pool-examples": ["http", "modbus"], "poolhouse-modem": ["modem"]}
 # The cost of a part: the difference between two programs.
 PARTS = [
     ("pool + monitor + wire", "machines", "base"),
@@ -146,8 +146,10 @@ def build(level):
             arguments += ["--features", feature]
         folder = pathlib.Path(output(script("firmware"), TRIPLE, "-p", "poolhouse-size", *arguments).strip())
         elves |= {name: folder / name for name in names}
-    folder = pathlib.Path(output(script("firmware"), TRIPLE, "-p", "poolhouse-pool-examples").strip())
-    return elves | {name: folder / name for name in EXAMPLES}, toolchain
+    for package, names in EXAMPLES.items():
+        folder = pathlib.Path(output(script("firmware"), TRIPLE, "-p", package).strip())
+        elves |= {name: folder / name for name in names}
+    return elves, toolchain
 
 
 class Tools:
@@ -444,7 +446,7 @@ def measure(elves, tools, kept):
     figures = {kind: {} for kind in kinds}
     sizes = {name: tools.sizes(elf) for name, elf in elves.items() if name not in ("client-idle", "instructions", "decode", "ram")}
     for name, (flash, ram) in sizes.items():
-        group = "examples_" if name in EXAMPLES else ""
+        group = "examples_" if any(name in names for names in EXAMPLES.values()) else ""
         figures[f"{group}flash"][name], figures[f"{group}ram"][name] = flash, ram
     for part, whole, rest in PARTS:
         if whole in sizes and rest in sizes:

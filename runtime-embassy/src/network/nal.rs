@@ -14,8 +14,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// A stack or a modem with the traits of embedded-nal-async, in a static.
 ///
 /// It needs as many connections as the client has sockets ([`Layout::SOCKETS`](crate::Layout::SOCKETS)).
-/// Dropping one of its connections must close it; meanwhile another may be opened in its place. `SOCKET` of [`Sizes`](crate::Sizes) can be 0, because its
-/// sockets have their own memory.
+/// Dropping one of its connections must close it; meanwhile another may be opened in its place. `SOCKET` of
+/// [`Sizes`](crate::Sizes) can be 0, because its sockets have their own memory.
 ///
 /// ```no_run
 /// use embedded_nal_async::{Dns, TcpConnect};
