@@ -86,7 +86,7 @@ impl Echo {
             }
         } else if byte == b'\n' {
             let command = core::mem::take(&mut self.command);
-            if !self.is_unreliable || self.rng.next_u64() % 4 > 0 {
+            if !self.is_unreliable || !self.rng.next_u64().is_multiple_of(4) {
                 self.execute(String::from_utf8(command).expect("a text").trim());
             }
         }

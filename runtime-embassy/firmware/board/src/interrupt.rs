@@ -5,7 +5,9 @@ use cortex_m::{interrupt::InterruptNumber, peripheral::NVIC};
 #[derive(Clone, Copy)]
 #[repr(u16)]
 pub(crate) enum Line {
+    #[cfg(feature = "uart")]
     UartRx = 0,
+    #[cfg(feature = "uart")]
     UartTx = 1,
     Timer0 = 8,
     Ethernet = 13,

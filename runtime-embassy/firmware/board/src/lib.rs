@@ -26,6 +26,7 @@ pub mod ethernet;
 pub mod executor;
 pub mod host;
 pub mod stack;
+#[cfg(feature = "uart")]
 pub mod uart;
 
 mod clock;

@@ -5,9 +5,13 @@
 //! with the number of the interrupt line.
 use cortex_m_rt::{ExceptionFrame, exception};
 
-use crate::{clock, ethernet, host, interrupt::Line, uart};
+#[cfg(feature = "uart")]
+use crate::uart;
+use crate::{clock, ethernet, host, interrupt::Line};
 
+#[cfg(feature = "uart")]
 const UART_RX: i16 = Line::UartRx as i16;
+#[cfg(feature = "uart")]
 const UART_TX: i16 = Line::UartTx as i16;
 const TIMER0: i16 = Line::Timer0 as i16;
 const ETHERNET: i16 = Line::Ethernet as i16;
@@ -15,7 +19,9 @@ const ETHERNET: i16 = Line::Ethernet as i16;
 #[exception]
 unsafe fn DefaultHandler(number: i16) {
     match number {
+        #[cfg(feature = "uart")]
         UART_RX => uart::on_receive_interrupt(),
+        #[cfg(feature = "uart")]
         UART_TX => uart::on_transmit_interrupt(),
         TIMER0 => clock::on_interrupt(),
         ETHERNET => ethernet::on_interrupt(),
