@@ -108,12 +108,12 @@ impl<U: Read + Write> Driver<U> {
 
     /// No echo, several links, and bytes only when the driver asks for them.
     async fn set_up(&mut self) -> Result<(), Fault> {
-        for command in ["ATE0", "AT+CIPMUX=1", "AT+CIPRECVMODE=1"] {
-            if !self.command(format_args!("{command}")).await? {
-                return Err(Fault::Unanswered);
-            }
-        }
-        Ok(())
+        let is_set_up = self.command(format_args!("ATE0")).await?
+            && self.command(format_args!("AT+CIPMUX=1")).await?
+            // Later versions have only the second.
+            && (self.command(format_args!("AT+CIPRECVMODE=1")).await?
+                || self.command(format_args!("AT+CIPRECVTYPE=5,1")).await?);
+        if is_set_up { Ok(()) } else { Err(Fault::Unanswered) }
     }
 
     /// Executes jobs, and reads notices while there is none.
