@@ -308,8 +308,8 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
     }
 
     /// Inserts documents as they are pushed. After a failure it waits half a second, after further ones up to
-    /// 30 s. Returns the error of the first attempt after the client was closed; call it again when the client
-    /// is open. For one task at a time: of several, only the last to wait is woken.
+    /// 30 s if nothing is stored in between. Returns the error of the first attempt after the client was closed;
+    /// call it again when the client is open. For one task at a time: of several, only the last to wait is woken.
     pub async fn run<L: Layout>(&self, client: &Client<L>, database: &str, collection: &str) -> OperationError {
         let mut pause = PAUSE;
         loop {
@@ -324,8 +324,13 @@ impl<const BYTES: usize> WriteQueue<BYTES> {
                 })
             })
             .await;
-            match self.flush(client, database, collection).await {
-                Ok(()) => pause = PAUSE,
+            let inserted = self.counts().inserted;
+            let flushed = self.flush(client, database, collection).await;
+            if flushed.is_ok() || self.counts().inserted != inserted {
+                pause = PAUSE;
+            }
+            match flushed {
+                Ok(()) => {}
                 Err(error @ (OperationError::Closed | OperationError::Abandoned)) => return error,
                 Err(_) => {
                     Timer::after(pause).await;

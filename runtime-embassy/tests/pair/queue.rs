@@ -98,6 +98,39 @@ fn documents_whose_acknowledgement_is_lost_are_stored_once() {
     });
 }
 
+/// A link that often fails is used again soon: the pause grows only while nothing is stored.
+#[test]
+fn pause_does_not_grow_while_documents_are_stored() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        // At least four commands.
+        let queue: &'static WriteQueue<4096> = Box::leak(Box::new(WriteQueue::new()));
+        for id in 0..80 {
+            push_document(queue, &doc! { "_id": id, "text": "a text of 20 bytes.." }, WhenFull::Refuse)
+                .expect("there is room");
+        }
+        let cut_second = || {
+            let cut = Fault::TruncatedFrame { bytes: 4, by: Cut::Fin };
+            server.inject(FaultRule::once(cut).on_command("insert").skip(1));
+        };
+        cut_second();
+        let client = rig.client;
+        net.spawn(async move {
+            queue.run(&client, "db", "c").await;
+        });
+        let pause_max = Duration::from_millis(900);
+        for failure in 1..=3 {
+            net.skip_until("the second command fails", pause_max, || rig.log.closed().len() == failure).await;
+            cut_second();
+        }
+        server.clear_faults();
+        net.skip_until("all are stored", pause_max, || queue.counts().queued == 0).await;
+        assert_eq!(queue.counts(), QueueCounts { inserted: 80, ..QueueCounts::default() });
+        rig.end(&[&server]).await;
+    });
+}
+
 /// Every other run delays the frames.
 #[test]
 fn flush_dropped_at_any_poll_loses_no_document_and_inserts_none_twice() {
