@@ -23,8 +23,8 @@ use poolhouse_embassy::{
 use static_cell::{ConstStaticCell, StaticCell};
 
 /// One server, two connections, two waiters, one of which is the queue. `SOCKET` is 0: the modem has the memory
-/// of its connections.
-type Db = Sizes<1, 2, 2, 1024, 512, 0, (), 1, Nal<Modem>>;
+/// of its connections. A monitor that polls has one connection, here also with 1,024 bytes for a reply.
+type Db = Sizes<1, 2, 2, 1024, 512, 0, (), 1, Nal<Modem>, 1024, 1>;
 const _: () = assert!(Db::SOCKETS <= LINKS, "the modem has a link for each connection");
 
 /// The memory of some 15 readings.
@@ -61,7 +61,6 @@ impl Plan {
             seeds: &self.seeds,
             direct_connection: true,
             pool: PoolOptions { max_pool_size: 2, ..PoolOptions::DEFAULT },
-            // Without streaming there is no second connection of the monitor.
             monitor: MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT },
             timeout: Some(core::time::Duration::from_secs(5)),
             credential: Some(self.credential),
