@@ -98,15 +98,16 @@ impl Echo {
     fn execute(&mut self, command: &str) {
         let (name, parameters) = command.split_once('=').unwrap_or((command, ""));
         let mut parameters = parameters.split(',');
-        let index = parameters.next().and_then(|index| index.parse::<usize>().ok()).unwrap_or(0);
-        let link = self.links.get_mut(index).expect("the modem has this link");
+        // Commands for no link have other parameters.
+        let index = parameters.next().and_then(|index| index.parse().ok()).filter(|index| *index < LINKS).unwrap_or(0);
+        let link = &mut self.links[index];
         match name {
             "" => {}
             "AT+RST" => {
                 self.links = Default::default();
                 self.say("OK\r\nready\r\n");
             }
-            "ATE0" | "AT+CIPMUX" | "AT+CIPRECVMODE" => self.say("OK\r\n"),
+            "ATE0" | "AT+CIPMUX" | "AT+CIPRECVMODE" | "AT+CIPRECVTYPE" => self.say("OK\r\n"),
             "AT+CIPDOMAIN" => self.say("+CIPDOMAIN:\"127.0.0.1\"\r\nOK\r\n"),
             "AT+CIPSTART" if link.is_none() => {
                 *link = Some(VecDeque::new());
