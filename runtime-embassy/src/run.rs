@@ -37,8 +37,8 @@ impl<L: Layout> Runner<L> {
     /// Monitors servers, establishes and closes connections. Sleeps while no work is due. Continues
     /// after the client is closed, to close its last connections.
     ///
-    /// One task for everything is the simplest choice for one server. With more servers, its start
-    /// needs a large stack: see [`Runner::split`].
+    /// One task for everything is the simplest choice for one server, but its start needs a larger stack than
+    /// the tasks of [`Runner::split`], and more with each further server.
     pub async fn run(self) -> ! {
         let core = self.guard.owner();
         // Pinned where they are created: moving them would double the stack use.

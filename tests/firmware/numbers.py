@@ -41,8 +41,9 @@ KEPT = FIRMWARE / "numbers.toml"
 TRIPLE = "thumbv7em-none-eabihf"
 # Programs by the feature with which they are built.
 PROGRAMS = {"": ["base", "machines", "network", "client", "client-idle", "decode", "instructions"], "auth": ["machines-scram", "client-scram", "ram"], "tls": ["client-tls"], "rsa": ["client-rsa"], "p384": ["client-p384"]}
-# Examples by their package. Those of the generic pool are built without the features of the client.
-EXAMPLES = {"poolhouse-pool-examples": ["http", "modbus"], "poolhouse-modem": ["modem"]}
+# Examples by the arguments of their build. Those of the generic pool are built without the features of the client.
+# `reqwless` is what `http` is compared with.
+EXAMPLES = {("-p", "poolhouse-pool-examples", "--features", "reqwless"): ["http", "modbus", "reqwless"], ("-p", "poolhouse-modem"): ["modem"]}
 # The cost of a part: the difference between two programs.
 PARTS = [
     ("pool + monitor + wire", "machines", "base"),
@@ -146,8 +147,8 @@ def build(level):
             arguments += ["--features", feature]
         folder = pathlib.Path(output(script("firmware"), TRIPLE, "-p", "poolhouse-size", *arguments).strip())
         elves |= {name: folder / name for name in names}
-    for package, names in EXAMPLES.items():
-        folder = pathlib.Path(output(script("firmware"), TRIPLE, "-p", package).strip())
+    for arguments, names in EXAMPLES.items():
+        folder = pathlib.Path(output(script("firmware"), TRIPLE, *arguments).strip())
         elves |= {name: folder / name for name in names}
     return elves, toolchain
 
