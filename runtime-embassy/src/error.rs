@@ -25,8 +25,8 @@ pub enum SetupError {
     InUse,
     /// A runner of the client was dropped.
     Abandoned,
-    /// A monitor with one connection polls: `MONITOR_CONNS` of [`Sizes`](crate::Sizes) is 1, and
-    /// the mode of [`MonitorOptions`](crate::MonitorOptions) is not `Poll`.
+    /// A monitor that may stream needs two connections, and `MONITOR_CONNS` of [`Sizes`](crate::Sizes) is 1:
+    /// set [`ServerMonitoringMode::Poll`](crate::ServerMonitoringMode::Poll).
     Streaming,
     /// TLS requires [`Options::random`](crate::Options::random), which is not set.
     #[cfg(feature = "tls")]
@@ -50,7 +50,9 @@ impl fmt::Display for SetupError {
             Self::Full => f.write_str("there is no room for the seeds"),
             Self::InUse => f.write_str("connections of the closed client are left: wait for `closed`"),
             Self::Abandoned => f.write_str("a runner of the client was dropped"),
-            Self::Streaming => f.write_str("a monitor with one connection polls: set serverMonitoringMode to poll"),
+            Self::Streaming => {
+                f.write_str("a monitor that may stream needs two connections: set serverMonitoringMode to poll")
+            }
             #[cfg(feature = "tls")]
             Self::NoRandom => f.write_str("TLS wants random bytes"),
             #[cfg(feature = "tls")]

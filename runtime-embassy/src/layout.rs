@@ -77,7 +77,7 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 ///   that wait for a server; further tasks receive
 ///   [`Busy`](poolhouse_core::pool::CheckOutError::Busy).
 /// - `RECEIVE`, `SEND`: the largest message in either direction, in bytes, for each connection of a pool.
-///   The reply to hello must fit.
+///   The reply to hello must fit, which with authentication has some 250 bytes more than that to a monitor.
 /// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection. 0 for a
 ///   network whose sockets have their own memory.
 /// - `E`: the observer of events.
@@ -89,7 +89,8 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 /// - `MONITOR_RECEIVE`: the largest hello reply, in bytes: 2,048 hold that of a replica set of seven, 512
 ///   that of a standalone server.
 /// - `MONITOR_CONNS`: connections of each monitor: 2, one for checks and one for round-trip times, or 1 if
-///   [`ServerMonitoringMode`](poolhouse_core::monitor::ServerMonitoringMode) is `Poll`: then checks measure the times.
+///   [`ServerMonitoringMode`](poolhouse_core::monitor::ServerMonitoringMode) is `Poll`: then checks measure the times. With 1, a monitor connects again only after its connection is
+///   closed: at most 1.2 s later, if the server is silent.
 ///
 /// [`Buffers`](crate::Buffers) take `RECEIVE + SEND + 2 * SOCKET` bytes for each connection of a pool, and
 /// `MONITOR_RECEIVE + 512 + 2 * SOCKET` for each of a monitor.

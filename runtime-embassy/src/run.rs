@@ -17,8 +17,8 @@ use poolhouse_driver::{ClientCore, TaskGuard};
 ///
 /// Dropping it, or the future of [`Runner::run`], closes the client: waiting and later operations
 /// fail at once with [`OperationError::Abandoned`](crate::OperationError::Abandoned). Connections
-/// in use remain usable. When they are returned, only the network stack closes them: nothing waits
-/// for the acknowledgement of their servers.
+/// in use remain usable. When they are returned, only the network closes them: nothing waits for the
+/// acknowledgement of their servers.
 #[must_use = "without it a client is closed"]
 pub struct Runner<L: Layout> {
     guard: TaskGuard<&'static ClientCore<Embassy<L>>>,

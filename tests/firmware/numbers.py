@@ -5,7 +5,7 @@ and wake-ups, and checks that excluded code is not linked.
 usage: tests/firmware/numbers.py [--size s|z] [--update | --panics | --wakeups | --map PROGRAM]
 
 Builds runtime-embassy/firmware/size, runs it under QEMU (against mongod if MONGOD names one, else
-against the fake server), and prints a table. Builds the examples of the generic pool only for their
+against the fake server), and prints a table. Builds the examples only for their
 sizes. Fails if a figure exceeds the one that runtime-embassy/firmware/numbers.toml contains for the
 toolchain by more than 5 % (examples: 25 %), or if excluded code is linked. A figure without such an entry is reported as skipped; with CI=true it fails.
 

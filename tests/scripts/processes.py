@@ -37,7 +37,7 @@ def end_session(leader):
 
 
 LEADERS, LIGHT_LEADERS = set(), set()
-STARTING, ENDED = threading.Lock(), threading.Event()
+STARTING, ENDED, WEIGHED = threading.Lock(), threading.Event(), threading.Event()
 
 
 def end_sessions():
@@ -49,7 +49,8 @@ def end_sessions():
 
 
 def weigh_sessions():
-    """Gives the usual weight to the sessions that have the least."""
+    """Gives the usual weight to the sessions that have the least, and to those that begin later."""
+    WEIGHED.set()
     for leader in list(LIGHT_LEADERS):
         with contextlib.suppress(OSError), open(f"/proc/{leader.pid}/autogroup", "w") as weight:
             weight.write("0")
@@ -64,6 +65,7 @@ def run_session(command, limit, is_light=False, **options):
     with STARTING:
         if ENDED.is_set():
             raise SystemExit
+        is_light = is_light and not WEIGHED.is_set()
         command = [*(LEAST_WEIGHT if is_light else []), *command]
         leader = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, text=True, **options)
         LEADERS.add(leader)

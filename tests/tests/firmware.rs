@@ -1,7 +1,7 @@
 //! The firmware under QEMU, over emulated Ethernet. The client against real servers: the documents
 //! that it reports as sent are those that the servers have. The examples of the generic pool against
 //! servers that close connections, restart and send wrong replies: every request has an outcome. The client over
-//! a modem on a serial line, which fails in all its ways.
+//! a modem on a serial line, which refuses commands, loses answers, closes connections and restarts.
 
 use alloc::collections::BTreeSet;
 use core::error::Error;

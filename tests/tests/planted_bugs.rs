@@ -335,10 +335,15 @@ fn link_dependencies(from: &Path, to: &Path) -> io::Result<()> {
         if name.contains("poolhouse") || is_program {
             continue;
         }
-        if entry.is_dir() {
-            link_dependencies(&entry, &to)?;
-        } else if !to.exists() {
-            fs::hard_link(&entry, &to)?;
+        let linked = match entry.is_dir() {
+            true => link_dependencies(&entry, &to),
+            false if to.exists() => Ok(()),
+            false => fs::hard_link(&entry, &to),
+        };
+        // Another build, which runs meanwhile, removes its temporary files and folders.
+        match linked {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            linked => linked?,
         }
     }
     Ok(())

@@ -77,7 +77,8 @@ impl<T: TcpConnect + Dns + 'static> Network for Nal<T> {
         Ok(())
     }
 
-    /// Nothing completes the close if the runner was dropped, so only bytes that are left delay it.
+    /// Closes at once, unless bytes are left to flush: these wait for `close`, which is not called after the
+    /// runner was dropped.
     fn begin_close(socket: &mut NalSocket<T>) {
         if socket.is_flushed {
             socket.connection = None;

@@ -57,6 +57,12 @@ struct Echo {
     noise: usize,
     /// Whether it also leaves commands unanswered.
     is_unreliable: bool,
+    /// Whether it has the commands of later versions.
+    is_later: bool,
+    /// Whether it keeps received bytes until it is asked for them.
+    is_passive: bool,
+    /// Whether the next answer with bytes has no head.
+    loses_head: bool,
     command: Vec<u8>,
     /// The link and the number of bytes that it waits for.
     sending: Option<(usize, usize)>,
@@ -105,11 +111,20 @@ impl Echo {
             "" => {}
             "AT+RST" => {
                 self.links = Default::default();
+                self.is_passive = false;
                 self.say("OK\r\nready\r\n");
             }
-            "ATE0" | "AT+CIPMUX" | "AT+CIPRECVMODE" | "AT+CIPRECVTYPE" => self.say("OK\r\n"),
+            "AT+CIPRECVMODE" if !self.is_later => {
+                self.is_passive = true;
+                self.say("OK\r\n");
+            }
+            "AT+CIPRECVTYPE" if self.is_later => {
+                self.is_passive = parameters.next() == Some("1");
+                self.say("OK\r\n");
+            }
+            "ATE0" | "AT+CIPMUX" => self.say("OK\r\n"),
             "AT+CIPDOMAIN" => self.say("+CIPDOMAIN:\"127.0.0.1\"\r\nOK\r\n"),
-            "AT+CIPSTART" if link.is_none() => {
+            "AT+CIPSTART" if link.is_none() && self.is_passive => {
                 *link = Some(VecDeque::new());
                 self.say(format!("{index},CONNECT\r\nOK\r\n"));
             }
@@ -122,7 +137,9 @@ impl Echo {
                 let count = parameters.next().and_then(|count| count.parse().ok()).expect("a length");
                 let link = link.as_mut().expect("there is one");
                 let bytes: Vec<u8> = link.drain(..link.len().min(count)).collect();
-                self.say(format!("+CIPRECVDATA:{},", bytes.len()));
+                if !core::mem::take(&mut self.loses_head) {
+                    self.say(format!("+CIPRECVDATA:{},", bytes.len()));
+                }
                 self.say(bytes);
                 self.say("\r\nOK\r\n");
             }
@@ -181,6 +198,9 @@ fn start(net: &Net, seed: u64) -> (&'static Modem, Line) {
         rng: Rng::new(seed),
         noise: 0,
         is_unreliable: false,
+        is_later: seed.is_multiple_of(2),
+        is_passive: false,
+        loses_head: false,
         command: Vec::new(),
         sending: None,
         links: Default::default(),
@@ -207,8 +227,23 @@ async fn exchange(modem: &Modem, bytes: &[u8]) -> Result<(), ErrorKind> {
     Ok(())
 }
 
-fn pattern(length: u32) -> Vec<u8> {
-    (0..length).map(|it| (it % 251).to_le_bytes()[0]).collect()
+/// Bytes that differ from those of other users.
+fn pattern(user: u32, length: u32) -> Vec<u8> {
+    (0..length).map(|it| ((it + 50 * user) % 251).to_le_bytes()[0]).collect()
+}
+
+#[test]
+fn answer_without_its_count_restarts_the_modem() {
+    run(async |net| {
+        let (modem, line) = start(net, 1);
+        net.jump(Duration::from_secs(1)).await;
+        exchange(modem, &pattern(0, 100)).await.expect("it is reliable");
+        line.0.borrow_mut().loses_head = true;
+        // The bytes are digits, which no line of the modem consists of.
+        assert_eq!(exchange(modem, b"0123456789").await, Err(ErrorKind::ConnectionReset));
+        net.jump(Duration::from_secs(1)).await;
+        exchange(modem, &pattern(0, 100)).await.expect("it is reliable again");
+    });
 }
 
 #[test]
@@ -217,7 +252,7 @@ fn reads_that_are_dropped_lose_no_bytes() {
         let (modem, _line) = start(net, 1);
         net.jump(Duration::from_secs(1)).await;
         let mut connection = modem.connect(ECHO).await.expect("a connection");
-        let bytes = pattern(2000);
+        let bytes = pattern(0, 2000);
         let mut received = Vec::new();
         let mut dropped = 0;
         for sent in bytes.chunks(20) {
@@ -246,7 +281,7 @@ fn futures_that_are_dropped_leave_no_link_in_use() {
         let (modem, line) = start(net, 1);
         net.jump(Duration::from_secs(1)).await;
         for polls in 1..40 {
-            let task = net.spawn_task(async { exchange(modem, &pattern(100)).await });
+            let task = net.spawn_task(async { exchange(modem, &pattern(0, 100)).await });
             let name = net.spawn_task(async { modem.get_host_by_name("echo.test", AddrType::IPv4).await });
             for _ in 0..polls {
                 futures_lite::future::yield_now().await;
@@ -255,7 +290,9 @@ fn futures_that_are_dropped_leave_no_link_in_use() {
         }
         net.jump(Duration::from_secs(1)).await;
         assert!(line.0.borrow().links.iter().all(Option::is_none));
-        let tasks = [(); LINKS].map(|()| net.spawn_task(async { exchange(modem, &pattern(5000)).await }));
+        let tasks =
+            [0, 1, 2, 3, 4].map(|user| net.spawn_task(async move { exchange(modem, &pattern(user, 5000)).await }));
+        assert_eq!(tasks.len(), LINKS);
         for task in tasks {
             assert_eq!(task.await, Ok(()));
         }
@@ -283,7 +320,7 @@ fn modem_that_sends_anything_is_usable_afterwards() {
                             let _ = with_timeout(limit, async {
                                 let address = modem.get_host_by_name("echo.test", AddrType::IPv4).await?;
                                 let mut connection = modem.connect(SocketAddr::new(address, 7)).await?;
-                                connection.write_all(&pattern(300)).await?;
+                                connection.write_all(&pattern(0, 300)).await?;
                                 connection.read(&mut [0; 100]).await
                             })
                             .await;
@@ -305,7 +342,7 @@ fn modem_that_sends_anything_is_usable_afterwards() {
                 user.await;
             }
             let mut attempts = 0;
-            while exchange(modem, &pattern(1000)).await.is_err() {
+            while exchange(modem, &pattern(0, 1000)).await.is_err() {
                 attempts += 1;
                 assert!(attempts < 5, "seed {seed}: the modem is not usable");
                 net.jump(Duration::from_secs(10)).await;

@@ -90,10 +90,8 @@ impl AtModem {
                 lock(&shared).line = Some(line.try_clone()?);
                 serve(&shared, BufReader::new(line))
             });
-            let mut state = lock(&shared);
-            state.links = [const { None }; LINKS];
             if let Err(error) = served {
-                state.complaints.push(format!("the line: {error}"));
+                lock(&shared).complaints.push(format!("the line: {error}"));
             }
         });
         Ok(Self(state))
@@ -201,7 +199,7 @@ fn execute(shared: &Arc<Mutex<State>>, line: &mut BufReader<UnixStream>, text: &
             let &[_, "TCP", ip, port] = &*parameters else { return Ok(None) };
             let (Some(index), true, true) = (index, state.is_multiple, state.is_passive) else { return Ok(None) };
             let Ok(address) = format!("{ip}:{port}").parse::<SocketAddr>() else { return Ok(None) };
-            if state.links[index].is_some() {
+            if state.links[index].as_ref().is_some_and(|link| !link.is_closed) {
                 state.write(b"ALREADY CONNECTED\r\n\r\nERROR\r\n")?;
                 return Ok(Some(()));
             }
@@ -253,11 +251,11 @@ fn execute(shared: &Arc<Mutex<State>>, line: &mut BufReader<UnixStream>, text: &
         "AT+CIPCLOSE" => {
             let Some(index) = index else { return Ok(None) };
             match state.links[index].take() {
-                Some(link) => {
+                Some(link) if !link.is_closed => {
                     let _ = link.stream.shutdown(Shutdown::Both);
                     state.write(format!("{index},CLOSED\r\n\r\nOK\r\n").as_bytes())?;
                 }
-                None => state.write(b"\r\nERROR\r\n")?,
+                _ => state.write(b"\r\nERROR\r\n")?,
             }
         }
         _ => return Ok(None),

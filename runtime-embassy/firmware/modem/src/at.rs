@@ -5,6 +5,8 @@
 //! bytes are limited, unknown lines are ignored, and a command without an answer in time restarts the modem, which
 //! ends all connections.
 //!
+//! The modem must discard the bytes of a closed connection when its number is dialed again.
+//!
 //! The modem itself joins its network, with the settings that it has stored. While it connects it executes nothing
 //! else: a host that is silent delays all links.
 //!
@@ -56,8 +58,8 @@ pub(crate) struct Driver<U> {
     line: String<LINE>,
     is_too_long: bool,
     turn: usize,
-    /// The link that has asked for bytes, and the bytes that it has got.
-    asking: Option<(usize, usize)>,
+    /// The link that has asked for bytes, and the number of bytes in the answer.
+    asking: Option<(usize, Option<usize>)>,
     /// The address in the answer.
     address: Option<IpAddr>,
 }
@@ -151,9 +153,14 @@ impl<U: Read + Write> Driver<U> {
             }
             Job::Send(bytes) => Outcome::Sent(self.send(index, &bytes).await?),
             Job::Receive => {
-                self.asking = Some((index, 0));
+                self.asking = Some((index, None));
                 let is_ok = self.command(format_args!("AT+CIPRECVDATA={index},{CHUNK}")).await?;
-                Outcome::Received(self.asking.take().filter(|_| is_ok).map(|(_, count)| count))
+                let count = self.asking.take().and_then(|(_, count)| count);
+                // Without its count, the bytes of an answer are lost.
+                if is_ok && count.is_none() {
+                    return Err(Fault::Unanswered);
+                }
+                Outcome::Received(count.filter(|_| is_ok))
             }
             Job::Close => {
                 // An error means that the modem has no connection. If it has one, the next attempt to connect fails,
@@ -217,8 +224,8 @@ impl<U: Read + Write> Driver<U> {
                 b'>' if self.line.is_empty() => return Ok(Reply::Prompt),
                 b',' if self.line.starts_with("+CIPRECVDATA:") => {
                     let line = core::mem::take(&mut self.line);
-                    let count = line.trim_start_matches("+CIPRECVDATA:").parse().map_err(|_| Fault::Unanswered)?;
-                    self.receive(count).await?;
+                    let count = line.strip_prefix("+CIPRECVDATA:").and_then(|count| count.parse().ok());
+                    self.receive(count.ok_or(Fault::Unanswered)?).await?;
                 }
                 // No line that matters has other bytes than ASCII.
                 byte => self.is_too_long |= self.line.push(if byte.is_ascii() { byte.into() } else { '?' }).is_err(),
@@ -228,14 +235,14 @@ impl<U: Read + Write> Driver<U> {
 
     /// Passes bytes to the link that has asked for them.
     async fn receive(&mut self, count: usize) -> Result<(), Fault> {
-        let Some((index, 0)) = self.asking.filter(|_| count <= CHUNK) else { return Err(Fault::Unanswered) };
+        let Some((index, None)) = self.asking.filter(|_| count <= CHUNK) else { return Err(Fault::Unanswered) };
         for _ in 0..count {
             let byte = self.byte().await?;
             if !self.modem.received(index, byte) {
                 return Err(Fault::Unanswered);
             }
         }
-        self.asking = Some((index, count));
+        self.asking = Some((index, Some(count)));
         Ok(())
     }
 

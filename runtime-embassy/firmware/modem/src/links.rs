@@ -20,7 +20,7 @@ pub(crate) const CHUNK: usize = 256;
 const NAME: usize = 96;
 /// How often the modem is asked for announced bytes: it may refuse although it has some.
 const ASKS: u8 = 2;
-/// The interval of checks whether a link is closed.
+/// The interval of checks whether a link is free or closed.
 const CLOSING: Duration = Duration::from_millis(20);
 
 /// The memory of the modem, for the tasks of one executor.
@@ -28,6 +28,9 @@ pub(crate) struct Modem(RefCell<State>);
 
 struct State {
     links: [Link; LINKS],
+    /// The link that was taken last. The others are taken before it is taken again, so that late notices about a
+    /// connection do not meet the next one.
+    last: usize,
     driver: Option<Waker>,
 }
 
@@ -97,7 +100,7 @@ impl Link {
         self.is_announced || self.asks > 0
     }
 
-    /// The link's job; with `is_receiving` only to receive, else only another one.
+    /// The link's job. An open one has two kinds: with `is_receiving` to receive, otherwise to send.
     fn job(&mut self, is_receiving: bool) -> Option<Job> {
         match self.phase {
             Phase::Open | Phase::Closed if is_receiving => {
@@ -167,7 +170,7 @@ impl State {
 
 impl Modem {
     pub(crate) const fn new() -> Self {
-        Self(RefCell::new(State { links: [const { Link::FREE }; LINKS], driver: None }))
+        Self(RefCell::new(State { links: [const { Link::FREE }; LINKS], last: 0, driver: None }))
     }
 
     /// No caller awaits or calls it again in `f`.
@@ -175,14 +178,17 @@ impl Modem {
         f(&mut self.0.borrow_mut())
     }
 
-    /// Takes a free link, with a wish for the driver. Waits while links are being closed.
+    /// Takes a free link, with a wish for the driver. Waits for one.
     async fn take(&self, wish: Phase, name: &[u8]) -> Result<Line<'_>, ErrorKind> {
         let sending = Vec::from_slice(name).map_err(|_| ErrorKind::NotFound)?;
-        while self.any_link(Phase::Released) && !self.any_link(Phase::Free) {
+        while !self.any_link(Phase::Free) {
             Timer::after(CLOSING).await;
         }
         self.with(|state| {
-            let index = state.links.iter().position(|link| link.phase == Phase::Free).ok_or(ErrorKind::OutOfMemory)?;
+            let mut indices = (1..=LINKS).map(|step| (state.last + step) % LINKS);
+            let is_free = |index: &usize| state.links[*index].phase == Phase::Free;
+            let index = indices.find(is_free).ok_or(ErrorKind::OutOfMemory)?;
+            state.last = index;
             state.links[index] = Link { phase: wish, sending, ..Link::FREE };
             state.wake_driver();
             Ok(Line { modem: self, index })
