@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::embassy::{Dialers, Embassy};
 use crate::error::SetupError;
-use crate::layout::{ADDRESS_BYTES_MAX, Layout, Memory as _, PerConnection as _, Zero};
+use crate::layout::{ADDRESS_BYTES_MAX, BufferMemory as _, Layout, PerConnection as _, Zero};
 use crate::lock::ExecutorLock;
 use crate::run::Runner;
 use crate::server_slot::ServerSlot;
@@ -63,7 +63,7 @@ impl<L: Layout> Default for Resources<L> {
 /// The buffers of a client's connections, which are most of its memory. Store them in a static of
 /// their own: it is initialized with zeros, and therefore takes neither flash nor stack. Example:
 /// `ConstStaticCell<Buffers<Sizes<1, 4, 8>>>`.
-pub struct Buffers<L: Layout>(L::Memory);
+pub struct Buffers<L: Layout>(L::BufferMemory);
 
 impl<L: Layout> Buffers<L> {
     /// Creates buffers filled with zeros.

@@ -39,7 +39,7 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     type Pool: pool::Memory;
     /// The buffers of all connections.
     #[doc(hidden)]
-    type Memory: Memory;
+    type BufferMemory: BufferMemory;
     /// One slot for each server.
     #[doc(hidden)]
     type PerServer<T>: AsRef<[Option<T>]> + AsMut<[Option<T>]>;
@@ -77,7 +77,7 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 ///   that wait for a server; further tasks receive
 ///   [`Busy`](poolhouse_core::pool::CheckOutError::Busy).
 /// - `RECEIVE`, `SEND`: the largest message in either direction, in bytes, for each connection of a pool.
-///   The reply to hello must fit, which with authentication has some 250 bytes more than that to a monitor.
+///   The reply to hello must fit, which with authentication is some 250 bytes longer (estimated) than that to a monitor.
 /// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection. 0 for a
 ///   network whose sockets have their own memory.
 /// - `E`: the observer of events.
@@ -180,7 +180,7 @@ impl<
     type Pool = pool::Fixed<CONNS, WAITERS>;
     type Events = E;
     type Network = N;
-    type Memory = Connections<
+    type BufferMemory = Connections<
         ConnectionMemory<RECEIVE, SEND, SOCKET>,
         ConnectionMemory<MONITOR_RECEIVE, MESSAGE_BYTES_MIN, SOCKET>,
         SERVERS,
@@ -298,7 +298,7 @@ impl fmt::Debug for ConnectionBuffers {
 
 /// The memory of the buffers of all connections.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub trait Memory: Zero {
+pub trait BufferMemory: Zero {
     /// Splits it into the buffers of each connection, in the order of [`PerConnection`].
     fn split(&'static mut self) -> impl Iterator<Item = ConnectionBuffers>;
 }
@@ -351,7 +351,7 @@ impl<
     const SERVERS: usize,
     const CONNS: usize,
     const MONITOR_CONNS: usize,
-> Memory
+> BufferMemory
     for Connections<
         ConnectionMemory<RECEIVE, SEND, SOCKET>,
         ConnectionMemory<MONITOR_RECEIVE, MONITOR_SEND, SOCKET>,

@@ -75,11 +75,11 @@ struct Echo {
 struct Line(Rc<RefCell<Echo>>);
 
 impl Echo {
-    fn say(&mut self, text: impl AsRef<[u8]>) {
+    fn send(&mut self, text: impl AsRef<[u8]>) {
         self.output.extend(text.as_ref());
     }
 
-    fn hear(&mut self, byte: u8) {
+    fn receive(&mut self, byte: u8) {
         self.command.push(byte);
         if let Some((index, count)) = self.sending {
             if self.command.len() == count {
@@ -88,7 +88,7 @@ impl Echo {
                 if let Some(link) = &mut self.links[index] {
                     link.extend(bytes);
                 }
-                self.say(format!("Recv {count} bytes\r\n\r\nSEND OK\r\n+IPD,{index},{count}\r\n"));
+                self.send(format!("Recv {count} bytes\r\n\r\nSEND OK\r\n+IPD,{index},{count}\r\n"));
             }
         } else if byte == b'\n' {
             let command = core::mem::take(&mut self.command);
@@ -112,49 +112,49 @@ impl Echo {
             "AT+RST" => {
                 self.links = Default::default();
                 self.is_passive = false;
-                self.say("OK\r\nready\r\n");
+                self.send("OK\r\nready\r\n");
             }
             "AT+CIPRECVMODE" if !self.is_later => {
                 self.is_passive = true;
-                self.say("OK\r\n");
+                self.send("OK\r\n");
             }
             "AT+CIPRECVTYPE" if self.is_later => {
                 self.is_passive = parameters.next() == Some("1");
-                self.say("OK\r\n");
+                self.send("OK\r\n");
             }
-            "ATE0" | "AT+CIPMUX" => self.say("OK\r\n"),
-            "AT+CIPDOMAIN" => self.say("+CIPDOMAIN:\"127.0.0.1\"\r\nOK\r\n"),
+            "ATE0" | "AT+CIPMUX" => self.send("OK\r\n"),
+            "AT+CIPDOMAIN" => self.send("+CIPDOMAIN:\"127.0.0.1\"\r\nOK\r\n"),
             "AT+CIPSTART" if link.is_none() && self.is_passive => {
                 *link = Some(VecDeque::new());
-                self.say(format!("{index},CONNECT\r\nOK\r\n"));
+                self.send(format!("{index},CONNECT\r\nOK\r\n"));
             }
             "AT+CIPSEND" if link.is_some() => {
                 let count = parameters.next().and_then(|count| count.parse().ok()).expect("a length");
                 self.sending = Some((index, count));
-                self.say("OK\r\n>");
+                self.send("OK\r\n>");
             }
             "AT+CIPRECVDATA" if link.as_ref().is_some_and(|link| !link.is_empty()) => {
                 let count = parameters.next().and_then(|count| count.parse().ok()).expect("a length");
                 let link = link.as_mut().expect("there is one");
                 let bytes: Vec<u8> = link.drain(..link.len().min(count)).collect();
                 if !core::mem::take(&mut self.loses_head) {
-                    self.say(format!("+CIPRECVDATA:{},", bytes.len()));
+                    self.send(format!("+CIPRECVDATA:{},", bytes.len()));
                 }
-                self.say(bytes);
-                self.say("\r\nOK\r\n");
+                self.send(bytes);
+                self.send("\r\nOK\r\n");
             }
             "AT+CIPCLOSE" if link.is_some() => {
                 *link = None;
-                self.say(format!("{index},CLOSED\r\nOK\r\n"));
+                self.send(format!("{index},CLOSED\r\nOK\r\n"));
             }
-            _ => self.say("ERROR\r\n"),
+            _ => self.send("ERROR\r\n"),
         }
     }
 
     fn make_noise(&mut self) {
         let random = self.rng.next_u64().to_le_bytes();
         let known = NOISE.get(usize::from(random[0]) % (NOISE.len() + 4));
-        self.say(known.copied().unwrap_or(&random));
+        self.send(known.copied().unwrap_or(&random));
     }
 }
 
@@ -184,7 +184,7 @@ impl Read for Line {
 
 impl Write for Line {
     async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
-        buf.iter().for_each(|byte| self.0.borrow_mut().hear(*byte));
+        buf.iter().for_each(|byte| self.0.borrow_mut().receive(*byte));
         Ok(buf.len())
     }
 
@@ -302,7 +302,7 @@ fn futures_that_are_dropped_leave_no_link_in_use() {
     });
 }
 
-/// Users continue to connect, exchange and give up while the modem sends noise, and leaves commands unanswered.
+/// Users connect, exchange bytes and drop their futures while the modem sends noise and leaves commands unanswered.
 /// Each of their futures ends. When the modem is reliable again, so are its connections.
 #[test]
 fn modem_that_sends_anything_is_usable_afterwards() {

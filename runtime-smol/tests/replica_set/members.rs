@@ -132,7 +132,7 @@ fn members_added_and_removed_while_the_executor_is_busy_are_followed() {
             set.reconfigure(|members| *members = others);
             let second = set.add(MemberOptions::default()).expect("it starts");
             set.settle();
-            primary.wait_until(PATIENCE, |view| view.replies_count() > replies).expect("the stream tells all three");
+            primary.wait_until(PATIENCE, |view| view.replies_count() > replies).expect("the server streams a change");
             end.send(()).expect("the executor waits");
             busy.await;
             known(&client, &set).await;

@@ -52,7 +52,7 @@ struct State {
     connections: usize,
     commands: Vec<String>,
     plans: Vec<Plan>,
-    complaints: Vec<String>,
+    errors: Vec<String>,
 }
 
 struct Link {
@@ -82,7 +82,7 @@ impl AtModem {
             connections: 0,
             commands: Vec::new(),
             plans,
-            complaints: Vec::new(),
+            errors: Vec::new(),
         }));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -91,7 +91,7 @@ impl AtModem {
                 serve(&shared, BufReader::new(line))
             });
             if let Err(error) = served {
-                lock(&shared).complaints.push(format!("the line: {error}"));
+                lock(&shared).errors.push(format!("the line: {error}"));
             }
         });
         Ok(Self(state))
@@ -102,9 +102,9 @@ impl AtModem {
         lock(&self.0).plans.clone()
     }
 
-    /// Invalid commands.
-    pub(crate) fn complaints(&self) -> Vec<String> {
-        lock(&self.0).complaints.clone()
+    /// Invalid commands, and errors of the line.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        lock(&self.0).errors.clone()
     }
 
     /// The number of commands that begin with a text.
@@ -148,7 +148,7 @@ fn serve(shared: &Arc<Mutex<State>>, mut line: BufReader<UnixStream>) -> io::Res
                 let executed = execute(shared, &mut line, &text)?;
                 let mut state = lock(shared);
                 if executed.is_none() {
-                    state.complaints.push(text.clone());
+                    state.errors.push(text.clone());
                     state.write(b"\r\nERROR\r\n")?;
                 }
                 state.is_silent = false;
@@ -156,7 +156,7 @@ fn serve(shared: &Arc<Mutex<State>>, mut line: BufReader<UnixStream>) -> io::Res
                 if let (Some(Mishap::Close), Some(link)) =
                     (mishap, index.and_then(|index| state.links.get(index)?.as_ref()))
                 {
-                    // The thread that reads from it tells the board.
+                    // The thread that reads from it announces the close.
                     link.stream.shutdown(Shutdown::Both)?;
                 }
             }
@@ -263,7 +263,7 @@ fn execute(shared: &Arc<Mutex<State>>, line: &mut BufReader<UnixStream>, text: &
     Ok(Some(()))
 }
 
-/// Keeps what a connection receives. The board is told when there are bytes after there were none.
+/// Stores the bytes that a connection receives, and announces them to the board if none were stored before.
 fn receive(shared: &Mutex<State>, index: usize, number: usize, mut stream: TcpStream) {
     let mut bytes = [0; 1024];
     loop {
@@ -273,12 +273,12 @@ fn receive(shared: &Mutex<State>, index: usize, number: usize, mut stream: TcpSt
         let is_news = link.received.is_empty();
         link.received.extend_from_slice(&bytes[..count]);
         link.is_closed = count == 0;
-        let told = match count {
+        let written = match count {
             0 => state.write(format!("{index},CLOSED\r\n").as_bytes()),
             _ if is_news => state.write(format!("\r\n+IPD,{index},{count}\r\n").as_bytes()),
             _ => Ok(()),
         };
-        if count == 0 || told.is_err() {
+        if count == 0 || written.is_err() {
             return;
         }
     }

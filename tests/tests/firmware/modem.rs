@@ -42,9 +42,9 @@ fn run(case: &str, faults: Option<FaultRule>, plans: Vec<Plan>) -> Outcome {
     if status != 0 || !summary.starts_with(&format!("sent {READINGS}, ")) {
         return Err(format!("exit status {status}:\n{}", firmware.output().join("\n")).into());
     }
-    if modem.open_count() > 0 || !modem.outstanding().is_empty() || !modem.complaints().is_empty() {
-        let (open, outstanding, complaints) = (modem.open_count(), modem.outstanding(), modem.complaints());
-        return Err(format!("{open} links are open, outstanding {outstanding:?}, complaints {complaints:?}").into());
+    if modem.open_count() > 0 || !modem.outstanding().is_empty() || !modem.errors().is_empty() {
+        let (open, outstanding, errors) = (modem.open_count(), modem.outstanding(), modem.errors());
+        return Err(format!("{open} links are open, outstanding {outstanding:?}, errors {errors:?}").into());
     }
     server.wait_until(LIMIT, |view| view.open_count() == 0)?;
     let mut client = BlockingClient::connect(server.address(), Duration::from_secs(20))?;

@@ -184,7 +184,7 @@ impl<U: Read + Write> Driver<U> {
         }
     }
 
-    /// Executes a command. Returns whether the modem has.
+    /// Sends a command, again while the modem is busy. Returns whether it was executed.
     async fn command(&mut self, command: fmt::Arguments<'_>) -> Result<bool, Fault> {
         let mut text = String::<LINE>::new();
         write!(text, "{command}\r\n").map_err(|_| Fault::Unanswered)?;

@@ -1,7 +1,8 @@
 //! The connections of a modem: what its driver and the tasks that use them share, and the traits of
 //! embedded-nal-async. Independent of the modem's commands.
 //!
-//! Tasks exchange only bytes and wishes with the driver. So a dropped future leaves no command without its answer.
+//! Tasks exchange bytes and requests with the driver, which executes all commands: a dropped future leaves no command
+//! without its answer.
 
 use core::cell::RefCell;
 use core::future::poll_fn;
@@ -178,8 +179,8 @@ impl Modem {
         f(&mut self.0.borrow_mut())
     }
 
-    /// Takes a free link, with a wish for the driver. Waits for one.
-    async fn take(&self, wish: Phase, name: &[u8]) -> Result<Line<'_>, ErrorKind> {
+    /// Waits for a free link, and takes it, with a request to the driver.
+    async fn take(&self, request: Phase, name: &[u8]) -> Result<Line<'_>, ErrorKind> {
         let sending = Vec::from_slice(name).map_err(|_| ErrorKind::NotFound)?;
         while !self.any_link(Phase::Free) {
             Timer::after(CLOSING).await;
@@ -189,7 +190,7 @@ impl Modem {
             let is_free = |index: &usize| state.links[*index].phase == Phase::Free;
             let index = indices.find(is_free).ok_or(ErrorKind::OutOfMemory)?;
             state.last = index;
-            state.links[index] = Link { phase: wish, sending, ..Link::FREE };
+            state.links[index] = Link { phase: request, sending, ..Link::FREE };
             state.wake_driver();
             Ok(Line { modem: self, index })
         })

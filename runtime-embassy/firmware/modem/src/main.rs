@@ -75,7 +75,7 @@ async fn serial_line(driver: Driver<Uart>) -> ! {
     driver.run().await
 }
 
-// Two tasks, as the future of a runner that was not split would be made on the stack.
+// The future of a runner that is not split would be constructed on the stack.
 #[embassy_executor::task]
 async fn database(runner: CoreRunner<Db>) -> ! {
     runner.run().await
@@ -93,7 +93,7 @@ async fn send(queue: &'static Queue, client: Client<Db>) {
 }
 
 #[embassy_executor::task]
-async fn live(queue: &'static Queue, client: Client<Db>, modem: &'static Modem, plan: &'static Plan) {
+async fn device(queue: &'static Queue, client: Client<Db>, modem: &'static Modem, plan: &'static Plan) {
     let done = with_timeout(plan.limit, work(queue, client, modem, plan)).await.is_ok();
     println!(
         "sent {}, {:?}, wake-ups {}, stack {} bytes",
@@ -179,9 +179,9 @@ fn start(spawner: Spawner) {
         Err(error) => fail(&error),
     };
     spawner.spawn(serial_line(Driver::new(modem, uart)).expect(SPAWNED));
-    let (of_hub, of_server) = runner.split();
-    spawner.spawn(database(of_hub).expect(SPAWNED));
+    let (of_core, of_server) = runner.split();
+    spawner.spawn(database(of_core).expect(SPAWNED));
     spawner.spawn(server(of_server).expect(SPAWNED));
     spawner.spawn(send(queue, client).expect(SPAWNED));
-    spawner.spawn(live(queue, client, modem, plan).expect(SPAWNED));
+    spawner.spawn(device(queue, client, modem, plan).expect(SPAWNED));
 }

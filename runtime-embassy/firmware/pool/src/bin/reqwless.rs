@@ -15,7 +15,7 @@ use reqwless::client::{HttpClient, HttpResource};
 use reqwless::request::RequestBuilder as _;
 use static_cell::StaticCell;
 
-/// The server, by whatever name and port.
+/// One server, for every name and port.
 struct Server {
     tcp: TcpClient<'static, 1>,
     address: SocketAddr,
