@@ -32,8 +32,8 @@
 //! # Memory
 //!
 //! Addresses, set names and tags are texts, each stored once; descriptions hold their ids.
-//! [`Fixed`] memory has a fixed number of slots for each kind; `OnHeap` grows, up to limits that
-//! regular deployments do not reach. A reply whose hosts do not fit makes its server Unknown with
+//! [`Fixed`] memory has a fixed number of slots for each kind, [`Direct`] those of one server with a
+//! direct connection; `OnHeap` grows, up to limits that regular deployments do not reach. A reply whose hosts do not fit makes its server Unknown with
 //! an error that names the limit. A hello that changes nothing allocates nothing.
 //!
 //! # Settled where the specification is silent or disagrees with its tests
@@ -96,7 +96,7 @@ pub use error::{
 pub use event::{SdamEvent, SdamObserver};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
-pub use memory::{Fixed, Memory};
+pub use memory::{Direct, Fixed, Memory};
 pub use options::{TopologyConfig, TopologyOptions};
 #[cfg(feature = "alloc")]
 pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription};
@@ -212,7 +212,8 @@ impl<M: Memory> Topology<M> {
     ///
     /// # Errors
     ///
-    /// [`Full`]: there is no room for the seeds; no event was emitted.
+    /// [`Full`]: there is no room for the seeds, or the memory is [`Direct`] and the topology is not of
+    /// type Single; no event was emitted.
     ///
     /// Source: SDAM, "Configuration"; SDAM Logging and Monitoring, "Initial" events (SDAM-05,
     /// SDAM-08, SDAM-38, LOG-02..04, LOG-19).
@@ -263,10 +264,14 @@ impl<M: Memory> Topology<M> {
         observer: &mut impl SdamObserver,
     ) -> Result<(), Full> {
         let options = config.options();
+        let topology_type = config.topology_type();
+        if M::DIRECT_ONLY && topology_type != TopologyType::Single {
+            return Err(Full);
+        }
         (self.id, self.clock, self.closed) = (id, now, false);
         self.sweep();
         self.seeds = options.seeds.len();
-        self.meta.topology_type = config.topology_type();
+        self.meta.topology_type = topology_type;
         if let Some(name) = options.replica_set {
             self.meta.set_name = Some(self.texts.intern([name.as_bytes(), &[], &[]])?);
         }
@@ -282,7 +287,7 @@ impl<M: Memory> Topology<M> {
             }
         }
         self.emit_opening(now, observer);
-        if self.meta.topology_type == TopologyType::LoadBalanced {
+        if topology_type == TopologyType::LoadBalanced {
             self.begin();
             for index in 0..self.servers.slots().len() {
                 self.save(index);

@@ -17,7 +17,7 @@ use poolhouse_core::Instant;
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
-use poolhouse_core::topology::TopologyType;
+use poolhouse_core::topology::{Memory as _, TopologyType};
 use poolhouse_driver::{
     Attempts, BaseRuntime as _, ClientCore, CommandOptions, CoreConfig, ExchangeError, Guard, Login, OperationError,
     RetryPolicy, SelectionRequest, ServerSnapshot, append_read_preference,
@@ -164,6 +164,9 @@ impl<L: Layout> Client<L> {
         }
         if L::MONITOR_CONNS < 2 && config.options().monitor.server_monitoring_mode != ServerMonitoringMode::Poll {
             return Err(SetupError::Streaming);
+        }
+        if L::Topology::DIRECT_ONLY && !config.options().direct_connection {
+            return Err(SetupError::NotDirect);
         }
         let core_config = core_config(config, u32::try_from(L::WORKERS).unwrap_or(u32::MAX))?;
         let Resources { core, shared } = resources;

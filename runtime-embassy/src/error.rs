@@ -28,6 +28,9 @@ pub enum SetupError {
     /// A monitor that may stream needs two connections, and `MONITOR_CONNS` of [`Sizes`](crate::Sizes) is 1:
     /// set [`ServerMonitoringMode::Poll`](crate::ServerMonitoringMode::Poll).
     Streaming,
+    /// The memory of [`Sizes`](crate::Sizes) is [`Direct`](crate::Direct), and
+    /// [`Options::direct_connection`](crate::Options::direct_connection) is not set.
+    NotDirect,
     /// TLS requires [`Options::random`](crate::Options::random), which is not set.
     #[cfg(feature = "tls")]
     NoRandom,
@@ -53,6 +56,7 @@ impl fmt::Display for SetupError {
             Self::Streaming => {
                 f.write_str("a monitor that may stream needs two connections: set serverMonitoringMode to poll")
             }
+            Self::NotDirect => f.write_str("the memory is for a direct connection: set directConnection"),
             #[cfg(feature = "tls")]
             Self::NoRandom => f.write_str("TLS wants random bytes"),
             #[cfg(feature = "tls")]
@@ -70,7 +74,7 @@ impl core::error::Error for SetupError {
             #[cfg(feature = "auth")]
             Self::Credential(error) => Some(error),
             Self::Metadata(error) => Some(error),
-            Self::Full | Self::InUse | Self::Abandoned | Self::Streaming => None,
+            Self::Full | Self::InUse | Self::Abandoned | Self::Streaming | Self::NotDirect => None,
             #[cfg(feature = "tls")]
             Self::NoRandom | Self::TlsCertificate | Self::TlsRecords => None,
         }

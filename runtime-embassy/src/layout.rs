@@ -91,19 +91,21 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 /// - `MONITOR_CONNS`: connections of each monitor: 2, one for checks and one for round-trip times, or 1 if
 ///   [`ServerMonitoringMode`](poolhouse_core::monitor::ServerMonitoringMode) is `Poll`: then checks measure the times. With 1, a monitor connects again only after its connection is
 ///   closed: at most 1.2 s later, if the server is silent.
+/// - `D`: the memory of the description of the deployment, by default
+///   [`Fixed<SERVERS, 16, 24, 512>`](topology::Fixed). [`Direct<BYTES>`](topology::Direct) is that of one
+///   server with [`directConnection`](crate::Options::direct_connection), which also saves flash.
 ///
 /// [`Buffers`](crate::Buffers) take `RECEIVE + SEND + 2 * SOCKET` bytes for each connection of a pool, and
 /// `MONITOR_RECEIVE + 512 + 2 * SOCKET` for each of a monitor.
 ///
-/// The description of a deployment also has fixed capacities: 16 hosts, tag names and tag values in
-/// the hello reply of one server (three hosts and six tags make 15); and in total 24 different
-/// addresses, set names, tag names and tag values, with a total of 512 bytes including 4 bytes for
-/// each. A server whose reply exceeds one of them is Unknown, and
+/// The description of a deployment also has fixed capacities, by default 16 hosts and tags in the hello reply
+/// of one server, and in total 24 different addresses, set names and tags, with a total of 512 bytes
+/// including 4 bytes for each. A server whose reply exceeds one of them is Unknown, and
 /// [`ServerError::Beyond`](poolhouse_core::topology::ServerError::Beyond) in its events names the
 /// limit.
 ///
 /// Unusable sizes fail the build: less than one server, connection, waiter or worker; less than 512
-/// bytes for a message (a hello needs them); no TCP window.
+/// bytes for a message (a hello needs them); no TCP window; a description of more or fewer servers.
 ///
 /// ```compile_fail,E0080
 /// use poolhouse_embassy::{Resources, Sizes};
@@ -122,7 +124,8 @@ pub struct Sizes<
     N = Stack<'static>,
     const MONITOR_RECEIVE: usize = 2048,
     const MONITOR_CONNS: usize = 2,
->(PhantomData<(E, N)>);
+    D = topology::Fixed<SERVERS, 16, 24, 512>,
+>(PhantomData<(E, N, D)>);
 
 impl<
     const SERVERS: usize,
@@ -136,12 +139,14 @@ impl<
     N,
     const MONITOR_RECEIVE: usize,
     const MONITOR_CONNS: usize,
-> fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS>
+    D,
+> fmt::Debug
+    for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS, D>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}, _, {WORKERS}, _, {MONITOR_RECEIVE}, {MONITOR_CONNS}>",
+            "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}, _, {WORKERS}, _, {MONITOR_RECEIVE}, {MONITOR_CONNS}, _>",
         )
     }
 }
@@ -158,7 +163,8 @@ impl<
     N: Network,
     const MONITOR_RECEIVE: usize,
     const MONITOR_CONNS: usize,
-> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS>
+    D: topology::Memory + 'static,
+> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS, D>
 {
     const SOCKETS: usize = {
         assert!(SERVERS > 0, "there is a server");
@@ -170,13 +176,14 @@ impl<
         assert!(WORKERS > 0, "a connection can be established");
         assert!(MONITOR_RECEIVE >= MESSAGE_BYTES_MIN, "hello's reply can be received");
         assert!(MONITOR_CONNS == 1 || MONITOR_CONNS == 2, "a monitor has one connection or two");
+        assert!(D::SERVERS_MAX as usize == SERVERS, "the topology has as many servers");
         SERVERS * (CONNS + MONITOR_CONNS)
     };
     const POOL_SOCKETS: usize = SERVERS * CONNS;
     const MONITOR_CONNS: usize = MONITOR_CONNS;
     const SERVERS: usize = SERVERS;
     const WORKERS: usize = WORKERS;
-    type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
+    type Topology = D;
     type Pool = pool::Fixed<CONNS, WAITERS>;
     type Events = E;
     type Network = N;
@@ -229,19 +236,14 @@ impl<
     N,
     const MONITOR_RECEIVE: usize,
     const MONITOR_CONNS: usize,
+    D,
 > sealed::Sealed
-    for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS>
+    for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E, WORKERS, N, MONITOR_RECEIVE, MONITOR_CONNS, D>
 {
 }
 
 /// The size of hello, or of its reply, with few elements.
 const MESSAGE_BYTES_MIN: usize = 512;
-/// Hosts, passives, arbiters and tags in the reply of one server.
-const NAMES: usize = 16;
-/// Different addresses, set names and tags in the whole topology.
-const TEXTS: usize = 24;
-/// Total bytes of these texts.
-const TEXT_BYTES: usize = 512;
 
 /// Memory that is initialized with zeros.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]

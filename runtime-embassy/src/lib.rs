@@ -148,7 +148,7 @@ pub use poolhouse_core;
 pub use poolhouse_core::monitor::{MonitorEvent, MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::{CheckOutError, PoolEvent, PoolOptions};
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
-pub use poolhouse_core::topology::SdamEvent;
+pub use poolhouse_core::topology::{Direct, SdamEvent};
 pub use poolhouse_core::{Cause, ConfigError, Instant};
 pub use poolhouse_driver;
 pub use poolhouse_driver::{

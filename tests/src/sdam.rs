@@ -1,6 +1,6 @@
 //! Runs the official tests of server discovery and monitoring, without a server.
 //!
-//! One case per file, on the growable and on a fixed topology. Pools are counters of generations.
+//! One case per file, on the growable and on a fixed topology, and on that of a direct connection. Pools are counters of generations.
 //! Replies are passed to the entry point that monitors use; events are compared in full.
 
 mod expect;
@@ -14,8 +14,8 @@ use std::path::Path;
 
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
-    Fixed, HandshakePhase, Memory, OnHeap, OwnedSdamEvent, PoolCommand, RoundTrip, SdamEvent, ServerError, Topology,
-    TopologyAction, TopologyId, TopologyOptions,
+    Direct, Fixed, HandshakePhase, Memory, OnHeap, OwnedSdamEvent, PoolCommand, RoundTrip, SdamEvent, ServerError,
+    Topology, TopologyAction, TopologyId, TopologyOptions,
 };
 use poolhouse_core::{Cause, Instant, Observer, ServerId};
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub fn suite() -> Suite {
     })
 }
 
-/// Runs one file on both kinds of memory.
+/// Runs one file on all kinds of memory.
 ///
 /// # Errors
 /// The difference from the file, or the reason why the file cannot be read.
@@ -51,7 +51,7 @@ pub fn run_file(path: &Path) -> Result<(), String> {
     run(&file)
 }
 
-/// Runs one test on both kinds of memory.
+/// Runs one test on all kinds of memory.
 ///
 /// # Errors
 /// The difference from the test, or its unsupported part.
@@ -64,17 +64,20 @@ pub fn run(file: &Value) -> Result<(), String> {
     let in_place = Client::<Fixed<12, 24, 48, 1024>>::run(file).map_err(|error| format!("in place: {error}"))?;
     let counter = if in_place == Fit::Within { &WITHIN } else { &BEYOND };
     counter.fetch_add(1, Ordering::Relaxed);
+    let direct = Client::<Direct<256>>::run(file).map_err(|error| format!("direct: {error}"))?;
+    DIRECT.fetch_add(u32::from(direct == Fit::Within), Ordering::Relaxed);
     Ok(())
 }
 
 static WITHIN: AtomicU32 = AtomicU32::new(0);
 static BEYOND: AtomicU32 = AtomicU32::new(0);
+static DIRECT: AtomicU32 = AtomicU32::new(0);
 
-/// Returns how many of the tests that this process ran fit into the fixed memory, and how many were
-/// too large for it.
+/// Returns how many of the tests that this process ran fit into the fixed memory, how many were too large
+/// for it, and how many have a direct connection and passed in the memory for one.
 #[must_use]
-pub fn in_place() -> (u32, u32) {
-    (WITHIN.load(Ordering::Relaxed), BEYOND.load(Ordering::Relaxed))
+pub fn in_place() -> (u32, u32, u32) {
+    (WITHIN.load(Ordering::Relaxed), BEYOND.load(Ordering::Relaxed), DIRECT.load(Ordering::Relaxed))
 }
 
 /// Whether a test fits into its memory.

@@ -1,4 +1,5 @@
-//! Random simulated runs of a topology against its naive model, on the heap and in fixed memory.
+//! Random simulated runs of a topology against its naive model, on the heap, in fixed memory, and in that
+//! for a direct connection.
 
 use poolhouse_tests::choices::Choices;
 use poolhouse_tests::fuzz::topology::{Counts, runs, topology};
@@ -12,8 +13,8 @@ fn two_thousand_random_runs_agree_with_the_model() {
     let mut seen = Counts::default();
     let all = bytes_of_seeds(2_000, 100..1_100, |bytes| seen.add(&runs(bytes)));
     eprintln!("{seen:?}");
-    let Counts { news, events, added, removed, primaries, stale, clears, late, sharded, seeds } = seen;
-    let kinds = [news, events, added, removed, primaries, stale, clears, late, sharded, seeds];
+    let Counts { news, events, added, removed, primaries, stale, clears, late, sharded, seeds, direct } = seen;
+    let kinds = [news, events, added, removed, primaries, stale, clears, late, sharded, seeds, direct];
     assert!(!all || kinds.iter().all(|&count| count >= 500), "some kinds did not occur often enough: {seen:?}");
 }
 

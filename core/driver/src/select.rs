@@ -19,10 +19,11 @@ use core::pin::pin;
 use core::task::{Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::selection::{
-    Candidate, Candidates, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, draw_two, select,
+    Candidate, Candidates, ReadMode, Selection, SelectionCriteria, SelectionError, SelectionFailure, Selector,
+    draw_two, select,
 };
 use poolhouse_core::storage::Store;
-use poolhouse_core::topology;
+use poolhouse_core::topology::{self, Memory as _};
 use poolhouse_core::{Instant, ServerId};
 
 /// The slot of a task that waits for a suitable server, or for a new one.
@@ -109,6 +110,9 @@ impl<R: Runtime> State<R> {
     /// `None` if no server is suitable.
     #[inline(never)]
     fn choose(&mut self, request: &SelectionRequest<'_>, entropy: impl FnOnce() -> u32) -> Option<R::ServerHandle> {
+        if R::Topology::DIRECT_ONLY {
+            return self.direct().unwrap_or(None);
+        }
         let Self { windows, control, servers, closed, .. } = self;
         let key = key_of(&request.criteria);
         let window = &mut windows[usize::from(key.0 != ReadMode::Primary)];
@@ -142,6 +146,9 @@ impl<R: Runtime> State<R> {
         request: &SelectionRequest<'_>,
         entropy: u32,
     ) -> Result<Option<R::ServerHandle>, SelectionError> {
+        if R::Topology::DIRECT_ONLY {
+            return self.direct();
+        }
         let Self { control, servers, .. } = self;
         let load = |id: ServerId| {
             let entry = servers.slots().get(id.index() as usize).and_then(Option::as_ref);
@@ -149,6 +156,16 @@ impl<R: Runtime> State<R> {
         };
         let description = control.topology().description();
         let id = select(description, &request.criteria, request.deprioritized, load, entropy)?;
+        Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
+    }
+
+    /// The server of a direct connection, if it has answered. It suits every request.
+    fn direct(&mut self) -> Result<Option<R::ServerHandle>, SelectionError> {
+        let description = self.control.topology().description();
+        if let Some(error) = description.compatibility_error() {
+            return Err(SelectionError::new(SelectionFailure::Incompatible(error.mismatch()), description));
+        }
+        let id = description.servers().find(|server| server.server_type().is_known()).map(|server| server.server());
         Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
     }
 

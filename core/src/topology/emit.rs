@@ -100,7 +100,7 @@ impl<M: Memory> Topology<M> {
             return true;
         }
         let (old_names, new_names) = (old.names.slots(), new.names.slots());
-        if old_names == new_names {
+        if M::DIRECT_ONLY || old_names == new_names {
             return false;
         }
         let parts = old.data.parts(old_names).into_iter().zip(new.data.parts(new_names));

@@ -95,7 +95,7 @@ pub(super) struct ServerSlot<N> {
     pub(super) description: Description<N>,
 }
 
-/// The storage types of a topology: [`Fixed`] or, with feature `alloc`, `OnHeap`.
+/// The storage types of a topology: [`Fixed`], [`Direct`] or, with feature `alloc`, `OnHeap`.
 pub trait Memory {
     /// Storage with one entry for each server.
     type PerServer<T>: Store<T>;
@@ -113,6 +113,8 @@ pub trait Memory {
     const TEXTS_MAX: u16;
     /// The maximum number of bytes of all texts together.
     const BYTES_MAX: u32;
+    /// Whether the topology is always of type Single. The code for other types is then not compiled.
+    const DIRECT_ONLY: bool = false;
 }
 
 pub(super) type Names<M> = Slots<TextId, <M as Memory>::PerName<TextId>>;
@@ -147,6 +149,30 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
     const SERVERS_MAX: u32 = at_most_u16(SERVERS) as u32;
     const TEXTS_MAX: u16 = at_most_u16(TEXTS);
     const BYTES_MAX: u32 = if BYTES > 0x7fff_ffff { 0x7fff_ffff } else { truncated(BYTES) };
+}
+
+/// Storage of the one server of a direct connection. Programs do not contain the code for other
+/// deployments.
+///
+/// Its description has no hosts, no tags, no `me` and no `primary`: a topology of type Single does
+/// not use them.
+///
+/// - `BYTES`: those of the server's address, of the expected set name, and of the set names in its
+///   last two replies, plus 4 for each. A reply whose set name does not fit makes the server Unknown
+///   with [`ServerError::Beyond`](super::ServerError::Beyond).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Direct<const BYTES: usize>;
+
+impl<const BYTES: usize> Memory for Direct<BYTES> {
+    type PerServer<T> = heapless::Vec<T, 1>;
+    type PerName<T> = heapless::Vec<T, 0>;
+    type PerText<T> = heapless::Vec<T, 4>;
+    type Bytes = heapless::Vec<u8, BYTES>;
+    const NAMES_MAX: u16 = 0;
+    const SERVERS_MAX: u32 = 1;
+    const TEXTS_MAX: u16 = 4;
+    const BYTES_MAX: u32 = Fixed::<1, 0, 4, BYTES>::BYTES_MAX;
+    const DIRECT_ONLY: bool = true;
 }
 
 /// Limits `count` to 65,534; the id 65,535 stands for no text.

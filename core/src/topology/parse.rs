@@ -6,7 +6,7 @@ use super::Topology;
 use super::action::RoundTrip;
 use super::description::Data;
 use super::error::{AddressField, Limit, ServerError};
-use super::memory::{Memory, SlotState};
+use super::memory::{Description, Memory, Names, SlotState};
 use super::texts::TextId;
 use crate::Instant;
 use crate::address::Address;
@@ -42,16 +42,7 @@ impl<M: Memory> Topology<M> {
             && known.topology_version == hello.topology_version
             && known.is_cryptd == hello.is_cryptd
             && self.is_text(known.set_name, hello.set_name)
-            && self.is_address(known.me, hello.me)
-            && self.is_address(known.primary, hello.primary);
-        if !same {
-            return false;
-        }
-        let [hosts, passives, arbiters, tags] = known.parts(description.names.slots());
-        let same = self.are_addresses(hosts, hello.hosts.strings())
-            && self.are_addresses(passives, hello.passives.strings())
-            && self.are_addresses(arbiters, hello.arbiters.strings())
-            && self.are_tags(tags, kept_tags::<M>(hello, usize::from(known.ends[2])));
+            && (M::DIRECT_ONLY || self.has_names(description, hello));
         if !same {
             return false;
         }
@@ -60,6 +51,18 @@ impl<M: Memory> Topology<M> {
         data.last_write_date_ms = hello.last_write_date_ms;
         data.round_trip = round_trip.map(times).or(data.round_trip);
         true
+    }
+
+    /// Whether the addresses and tags in a reply are those of the stored description.
+    fn has_names(&self, description: &Description<Names<M>>, hello: &HelloReply<'_>) -> bool {
+        let known = &description.data;
+        let [hosts, passives, arbiters, tags] = known.parts(description.names.slots());
+        self.is_address(known.me, hello.me)
+            && self.is_address(known.primary, hello.primary)
+            && self.are_addresses(hosts, hello.hosts.strings())
+            && self.are_addresses(passives, hello.passives.strings())
+            && self.are_addresses(arbiters, hello.arbiters.strings())
+            && self.are_tags(tags, kept_tags::<M>(hello, usize::from(known.ends[2])))
     }
 
     /// Replaces a description by the content of a reply, or by the default one with an error if the
@@ -87,10 +90,14 @@ impl<M: Memory> Topology<M> {
     /// Checks that a reply does not have too many hosts, and removes unused texts if their memory
     /// is needed. Returns the number of hosts.
     fn room_for(&mut self, hello: &HelloReply<'_>) -> Result<usize, ServerError> {
+        let mut bytes = hello.set_name.map_or(0, str::len);
+        if M::DIRECT_ONLY {
+            self.sweep_if_due(1, bytes);
+            return Ok(0);
+        }
         let limit = u32::from(M::NAMES_MAX);
         let mut count = 0;
-        let mut bytes =
-            3 * 6 + [hello.set_name, hello.me, hello.primary].into_iter().flatten().map(str::len).sum::<usize>();
+        bytes += 2 * 6 + [hello.me, hello.primary].into_iter().flatten().map(str::len).sum::<usize>();
         for host in hello.hosts.strings().chain(hello.passives.strings()).chain(hello.arbiters.strings()) {
             count += 1;
             // `host` is stored as `host:27017`, at most 6 bytes longer.
@@ -104,9 +111,7 @@ impl<M: Memory> Topology<M> {
             count += 1;
             bytes = bytes.saturating_add(name.len() + value.len() + 1);
         }
-        if self.texts.is_sweep_due(count + 3, u32::try_from(bytes).unwrap_or(u32::MAX)) {
-            self.sweep();
-        }
+        self.sweep_if_due(count + 3, bytes);
         Ok(hosts)
     }
 
@@ -130,6 +135,9 @@ impl<M: Memory> Topology<M> {
             }
             let known = before.and_then(|before| before.set_name).filter(|known| self.texts.view().get(*known) == name);
             data.set_name = Some(known.map_or_else(|| self.intern([name.as_bytes(), &[], &[]]), Ok)?);
+        }
+        if M::DIRECT_ONLY {
+            return Ok(data);
         }
         if let Some(me) = hello.me {
             let known = before.and_then(|before| before.me);
@@ -215,6 +223,13 @@ impl<M: Memory> Topology<M> {
 
     fn no_text(&self) -> ServerError {
         ServerError::Beyond { limit: Limit::Texts, count: self.texts.limit() }
+    }
+
+    /// Removes unused texts if the memory of so many more texts, of so many bytes, needs it.
+    pub(super) fn sweep_if_due(&mut self, texts: u32, bytes: usize) {
+        if self.texts.is_sweep_due(texts, u32::try_from(bytes).unwrap_or(u32::MAX)) {
+            self.sweep();
+        }
     }
 
     /// Removes texts that are no longer used.

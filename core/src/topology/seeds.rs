@@ -41,13 +41,10 @@ impl<M: Memory> Topology<M> {
         if self.closed || !is_open || addresses.clone().next().is_none() {
             return Ok(());
         }
-        let (count, bytes) = addresses.clone().fold((0_u32, 0_u32), |(count, bytes), address| {
-            let len = u32::try_from(address.as_bytes().len()).unwrap_or(u32::MAX);
-            (count.saturating_add(1), bytes.saturating_add(len))
+        let (count, bytes) = addresses.clone().fold((0_u32, 0_usize), |(count, bytes), address| {
+            (count.saturating_add(1), bytes.saturating_add(address.as_bytes().len()))
         });
-        if self.texts.is_sweep_due(count, bytes) {
-            self.sweep();
-        }
+        self.sweep_if_due(count, bytes);
         self.mark_members();
         let mut wanted = 0;
         for address in addresses.clone() {

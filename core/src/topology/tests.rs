@@ -1,5 +1,6 @@
 //! A topology and a recorder of its events, for the tests of each part.
 
+mod direct;
 mod errors;
 mod events;
 mod hostile;

@@ -106,6 +106,9 @@ impl<M: Memory> Topology<M> {
     pub(super) fn update(&mut self, now: Instant, index: usize) {
         use ServerType as S;
         use TopologyType as T;
+        if M::DIRECT_ONLY {
+            return self.update_single(now, index);
+        }
         let server_type = self.data(index).server_type;
         match (self.meta.topology_type, server_type) {
             (T::Single, _) => self.update_single(now, index),

@@ -2,7 +2,7 @@
 
 use super::net::{Net, clock, run};
 use super::support::{
-    Log, Rig, Small, document, eventually, find, insert, options, ping, refused, rig, seeds, server, small,
+    DirectOnly, Log, Rig, Small, document, eventually, find, insert, options, ping, refused, rig, seeds, server, small,
 };
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -540,6 +540,17 @@ fn monitor_with_one_connection_must_poll() {
         assert_eq!(begin(ServerMonitoringMode::Auto), Err(SetupError::Streaming));
         assert_eq!(begin(ServerMonitoringMode::Stream), Err(SetupError::Streaming));
         assert_eq!(begin(ServerMonitoringMode::Poll), Ok(()));
+    });
+}
+
+#[test]
+fn memory_for_a_direct_connection_is_refused_without_one() {
+    run(async |net| {
+        let config = Box::leak(Box::new(Options { seeds: &["a"], ..Options::DEFAULT }.build()));
+        let resources = Box::leak(Box::new(Resources::<DirectOnly>::new()));
+        let buffers = Box::leak(Box::new(Buffers::new()));
+        let made = Client::with_events(resources, buffers, net.stack, config, Log::default()).map(drop);
+        assert_eq!(made, Err(SetupError::NotDirect));
     });
 }
 

@@ -2,7 +2,9 @@
 
 use super::net::cable::addressed;
 use super::net::{CLIENT, Net, clock, run};
-use super::support::{Log, Rig, Small, eventually, find, insert, options, ping, refused, rig, server, small};
+use super::support::{
+    DirectOnly, Log, Rig, Small, eventually, find, insert, options, ping, refused, rig, server, small,
+};
 use core::time::Duration;
 use embassy_net::{ConfigV4, Stack};
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
@@ -60,9 +62,9 @@ fn absent_server_fails_selection_at_the_limit() {
 
 #[test]
 fn server_that_starts_late_is_found() {
-    run(async |net| {
+    async fn found<L: Layout<Events = Log, Network = Stack<'static>>>(net: &Net) {
         let server = server();
-        let rig: Rig<Small> = rig(net, options(&server));
+        let rig: Rig<L> = rig(net, options(&server));
         let client = rig.client;
         let waiting = net.spawn_task(async move { ping(&client).await });
         net.skip(10 * SECOND).await;
@@ -70,14 +72,17 @@ fn server_that_starts_late_is_found() {
         net.skipping(2 * SECOND, waiting).await.expect("a ping");
         rig.at_rest(&server, 1).await;
         rig.end(&[&server]).await;
-    });
+    }
+    run(found::<Small>);
+    run(found::<DirectOnly>);
 }
 
 #[test]
 fn server_that_restarts_is_found_again() {
-    run(async |net| {
+    async fn found<L: Layout<Events = Log, Network = Stack<'static>>>(net: &Net) {
         let server = server();
-        let rig = small(net, &server);
+        net.open_to(&server);
+        let rig: Rig<L> = rig(net, options(&server));
         for round in 1..=5 {
             rig.client.warm_up(Some(3)).await.expect("three");
             net.kill(&server);
@@ -87,7 +92,9 @@ fn server_that_restarts_is_found_again() {
             assert!(rig.pool().generation >= round, "the pool was cleared");
         }
         rig.end(&[&server]).await;
-    });
+    }
+    run(found::<Small>);
+    run(found::<DirectOnly>);
 }
 
 /// Nothing is left behind however long it takes, and dialing continues at the monitor's pace.

@@ -16,8 +16,8 @@ use poolhouse_embassy::poolhouse_core::pool::{ClosedReason, PoolEvent};
 use poolhouse_embassy::poolhouse_core::{Cause, Instant, ServerType};
 use poolhouse_embassy::poolhouse_driver::{Event, PoolSnapshot};
 use poolhouse_embassy::{
-    Buffers, Client, DocumentWriter, EventKinds, EventRef, Layout, MonitorOptions, OperationError, Options, Publish,
-    RawDocument, Resources, Runner, ServerMonitoringMode, Sizes,
+    Buffers, Client, Direct, DocumentWriter, EventKinds, EventRef, Layout, MonitorOptions, OperationError, Options,
+    Publish, RawDocument, Resources, Runner, ServerMonitoringMode, Sizes,
 };
 use poolhouse_tests::fake::{FakeOptions, FakeServer, Fault, FaultRule};
 pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused};
@@ -25,6 +25,8 @@ use std::sync::Mutex;
 
 /// One server.
 pub(crate) type Small = Sizes<1, 4, 8, 4096, 1024, 1024, Log>;
+/// The same, without the code for other deployments.
+pub(crate) type DirectOnly = Sizes<1, 4, 8, 4096, 1024, 1024, Log, 1, Stack<'static>, 2048, 2, Direct<64>>;
 
 /// The interval of checks: it ends only when a test advances its clock.
 pub(crate) const UNASKED: Duration = Duration::from_secs(120);

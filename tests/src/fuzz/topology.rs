@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
-    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, Memory, OnHeap, PoolCommand, ReplyError, RoundTrip,
-    SdamEvent, ServerDescription, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
+    AppError, AppErrorKind, CommandError, Direct, Fixed, HandshakePhase, Memory, OnHeap, PoolCommand, ReplyError,
+    RoundTrip, SdamEvent, ServerDescription, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
 };
 use poolhouse_core::{Cause, CertificateFault, Instant, ObjectId, Observer, ServerId, TopologyVersion};
 
@@ -21,12 +21,14 @@ pub fn topology(data: &[u8]) {
     hostile(data);
 }
 
-/// Executes one run, on the heap and inline. Returns its counts.
+/// Executes one run, on the heap and inline, and with a direct connection also in the memory for one. Returns
+/// its counts.
 pub fn runs(data: &[u8]) -> Counts {
     let on_heap = run::<OnHeap>(data);
     let in_place = run::<Fixed<24, 32, 48, 1024>>(data);
     assert_eq!(on_heap, in_place, "the kind of memory must not affect the counts");
-    on_heap
+    let direct = run::<Direct<64>>(data).map_or(0, |counts| counts.news);
+    Counts { direct, ..on_heap.expect("this memory is for all topologies") }
 }
 
 /// Counts of a run.
@@ -52,6 +54,8 @@ pub struct Counts {
     pub sharded: u64,
     /// Replacements of the seeds by other hosts.
     pub seeds: u64,
+    /// Reports to a topology in the memory for a direct connection.
+    pub direct: u64,
 }
 
 impl Counts {
@@ -67,18 +71,20 @@ impl Counts {
         self.late += other.late;
         self.sharded += other.sharded;
         self.seeds += other.seeds;
+        self.direct += other.direct;
     }
 }
 
-/// Executes one run against the model. Returns its counts.
-fn run<M: Memory>(data: &[u8]) -> Counts {
+/// Executes one run against the model. Returns its counts; `None` if the memory is for a direct connection,
+/// and the run has none.
+fn run<M: Memory>(data: &[u8]) -> Option<Counts> {
     let mut choices = Bytes::new(data);
-    let mut run = Run::<M>::new(&mut choices);
+    let mut run = Run::<M>::new(&mut choices)?;
     while !choices.is_over() {
         run.step(&mut choices);
         run.compare();
     }
-    run.end()
+    Some(run.end())
 }
 
 /// The hosts of this run.
@@ -130,7 +136,7 @@ struct Run<M: Memory> {
 }
 
 impl<M: Memory> Run<M> {
-    fn new(choices: &mut Bytes<'_>) -> Self {
+    fn new(choices: &mut Bytes<'_>) -> Option<Self> {
         let calm = choices.below(3) != 0;
         let count = 1 + choices.index(3);
         let direct_connection = count == 1 && choices.one_in(4);
@@ -142,13 +148,18 @@ impl<M: Memory> Run<M> {
         let config = options.validate().expect("compatible options");
         let now = Instant::from_nanos(u64::from(choices.below(256)));
         let mut reported = Told::default();
-        let topology = Topology::new(now, TopologyId::new(1), config, &mut reported).expect("room for three seeds");
+        let topology = Topology::new(now, TopologyId::new(1), config, &mut reported);
+        if M::DIRECT_ONLY && !direct_connection {
+            assert!(topology.is_err() && reported.count == 0, "memory for a direct connection has no other topology");
+            return None;
+        }
+        let topology = topology.expect("room for three seeds");
         reported.events.clear();
         let names: Vec<String> = seeds.iter().map(|&seed| seed.to_owned()).collect();
         let model = ModelTopology::new(&names, config.topology_type(), replica_set.map(str::to_owned));
         let mut run = Self { topology, model, reported, ids: Vec::new(), calm, now, counts: Counts::default() };
         run.note_ids();
-        run
+        Some(run)
     }
 
     fn step(&mut self, choices: &mut Bytes<'_>) {
@@ -180,7 +191,8 @@ impl<M: Memory> Run<M> {
                     times,
                     &mut self.reported,
                 );
-                assert_eq!(known, self.model.hello(address, &reply), "whether the server is known");
+                let kept = if M::DIRECT_ONLY { without_names(&reply) } else { reply };
+                assert_eq!(known, self.model.hello(address, &kept), "whether the server is known");
             }
         }
         self.note_ids();
@@ -411,6 +423,12 @@ fn reply(address: &str, calm: bool, choices: &mut Bytes<'_>) -> Reply {
         reply.tags = vec![("dc".to_owned(), value.to_owned()), ("use".to_owned(), String::new())];
     }
     reply
+}
+
+/// The reply as the memory for a direct connection stores it.
+fn without_names(reply: &Reply) -> Reply {
+    let (hosts, passives, arbiters) = (Vec::new(), Vec::new(), Vec::new());
+    Reply { me: None, primary: None, hosts, passives, arbiters, tags: Vec::new(), ..reply.clone() }
 }
 
 /// The same reply with other spellings: upper case, no default port.

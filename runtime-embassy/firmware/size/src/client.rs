@@ -18,7 +18,11 @@ use crate::network::{self, CLIENT_SOCKETS};
 use crate::{end, report};
 
 /// The sizes that are measured.
+#[cfg(not(feature = "direct"))]
 pub type Small = Sizes<1, 4, 8>;
+/// The same, without the code that only other deployments need.
+#[cfg(feature = "direct")]
+pub type Small = Sizes<1, 4, 8, 4096, 1024, 1024, (), 1, Stack<'static>, 2048, 2, poolhouse_embassy::Direct<128>>;
 const _: () = assert!(Small::SOCKETS == CLIENT_SOCKETS);
 
 /// The arguments of the command line: `ADDRESS:PORT [SECONDS [CYCLES]] [USER PASSWORD]`; USER and

@@ -12,7 +12,6 @@ use embedded_io_async::{Read, Write};
 use embedded_nal_async::{AddrType, Dns, TcpConnect};
 use poolhouse_pool_examples::{Failure, Run, lease, start};
 use reqwless::client::{HttpClient, HttpResource};
-use reqwless::request::RequestBuilder as _;
 use static_cell::StaticCell;
 
 /// One server, for every name and port.
