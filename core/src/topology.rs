@@ -60,7 +60,8 @@
 //! - `hosts`, `passives` and `arbiters` are sets: a duplicate name is counted once.
 //! - A `me`, `primary` or host that is not a valid address makes its server Unknown with an error
 //!   that names the field and the index. So does the path of a unix socket, unless that path is one
-//!   of the seeds: a server does not choose the sockets that its client connects to.
+//!   of the seeds: a server does not choose the sockets that its client connects to. [`Direct`] memory ignores
+//!   these fields.
 //! - Tags beyond the limit on names, and tags of more than 255 bytes, are dropped; the rest of the
 //!   reply is used.
 //! - A hello of an application's connection measures no round trip and leaves the round-trip times
@@ -269,6 +270,7 @@ impl<M: Memory> Topology<M> {
             return Err(Full);
         }
         (self.id, self.clock, self.closed) = (id, now, false);
+        self.texts.unpin_all();
         self.sweep();
         self.seeds = options.seeds.len();
         self.meta.topology_type = topology_type;

@@ -19,7 +19,8 @@ pub enum SetupError {
     Credential(AuthError),
     /// `appName` is too long.
     Metadata(MetadataError),
-    /// There are more seeds than server slots, or a seed is too long.
+    /// There are more seeds than server slots, a seed is too long, or the memory of the description is too
+    /// small for the seeds and `replicaSet`.
     Full,
     /// A connection or an operation of the closed client is left: wait for [`Client::closed`](crate::Client::closed).
     InUse,
@@ -50,7 +51,7 @@ impl fmt::Display for SetupError {
             #[cfg(feature = "auth")]
             Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
-            Self::Full => f.write_str("there is no room for the seeds"),
+            Self::Full => f.write_str("there is no room for the seeds or the set name"),
             Self::InUse => f.write_str("connections of the closed client are left: wait for `closed`"),
             Self::Abandoned => f.write_str("a runner of the client was dropped"),
             Self::Streaming => {

@@ -92,8 +92,9 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 ///   [`ServerMonitoringMode`](poolhouse_core::monitor::ServerMonitoringMode) is `Poll`: then checks measure the times. With 1, a monitor connects again only after its connection is
 ///   closed: at most 1.2 s later, if the server is silent.
 /// - `D`: the memory of the description of the deployment, by default
-///   [`Fixed<SERVERS, 16, 24, 512>`](topology::Fixed). [`Direct<BYTES>`](topology::Direct) is that of one
-///   server with [`directConnection`](crate::Options::direct_connection), which also saves flash.
+///   [`Fixed<SERVERS, 16, 24, 512>`](topology::Fixed) of `poolhouse_core::topology`.
+///   [`Direct<BYTES>`](topology::Direct) is that of one server with
+///   [`directConnection`](crate::Options::direct_connection), which also saves flash.
 ///
 /// [`Buffers`](crate::Buffers) take `RECEIVE + SEND + 2 * SOCKET` bytes for each connection of a pool, and
 /// `MONITOR_RECEIVE + 512 + 2 * SOCKET` for each of a monitor.
@@ -105,12 +106,19 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 /// limit.
 ///
 /// Unusable sizes fail the build: less than one server, connection, waiter or worker; less than 512
-/// bytes for a message (a hello needs them); no TCP window; a description of more or fewer servers.
+/// bytes for a message (a hello needs them); no TCP window; a `D` for another number of servers.
 ///
 /// ```compile_fail,E0080
 /// use poolhouse_embassy::{Resources, Sizes};
 ///
 /// let _ = Resources::<Sizes<1, 0, 8>>::new();
+/// ```
+///
+/// ```compile_fail,E0080
+/// use embassy_net::Stack;
+/// use poolhouse_embassy::{Direct, Resources, Sizes};
+///
+/// let _ = Resources::<Sizes<2, 1, 8, 1024, 512, 512, (), 1, Stack<'static>, 2048, 2, Direct<128>>>::new();
 /// ```
 pub struct Sizes<
     const SERVERS: usize,

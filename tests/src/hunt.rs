@@ -140,6 +140,3 @@ fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     }
     data
 }
-
-#[cfg(test)]
-mod tests;

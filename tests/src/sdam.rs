@@ -65,8 +65,16 @@ pub fn run(file: &Value) -> Result<(), String> {
     let counter = if in_place == Fit::Within { &WITHIN } else { &BEYOND };
     counter.fetch_add(1, Ordering::Relaxed);
     let direct = Client::<Direct<256>>::run(file).map_err(|error| format!("direct: {error}"))?;
-    DIRECT.fetch_add(u32::from(direct == Fit::Within), Ordering::Relaxed);
+    let is_direct = options_of(file)?.direct_connection;
+    if (direct == Fit::Within) != is_direct {
+        return Err(format!("direct: a test with directConnection {is_direct} is {direct:?}"));
+    }
+    DIRECT.fetch_add(u32::from(is_direct), Ordering::Relaxed);
     Ok(())
+}
+
+fn options_of(file: &Value) -> Result<Uri, String> {
+    Uri::parse(file.get("uri").and_then(Value::as_str).ok_or("the test has no uri")?)
 }
 
 static WITHIN: AtomicU32 = AtomicU32::new(0);
@@ -116,8 +124,7 @@ struct Client<M: Memory> {
 
 impl<M: Memory> Client<M> {
     fn run(file: &Value) -> Result<Fit, String> {
-        let uri = file.get("uri").and_then(Value::as_str).ok_or("the test has no uri")?;
-        let uri = Uri::parse(uri)?;
+        let uri = options_of(file)?;
         let seeds: Vec<&str> = uri.hosts.iter().map(String::as_str).collect();
         let options = TopologyOptions {
             seeds: &seeds,

@@ -101,6 +101,9 @@ impl<R: Runtime> State<R> {
     /// The only suitable server for a plain request, if it is known.
     #[inline]
     fn sole(&self, request: &SelectionRequest<'_>) -> Option<R::ServerHandle> {
+        if R::Topology::DIRECT_ONLY {
+            return None;
+        }
         let key = key_of(&request.criteria);
         let window = &self.windows[usize::from(key.0 != ReadMode::Primary)];
         if window.key == Some(key) { window.sole.clone() } else { None }

@@ -113,7 +113,8 @@ pub trait Memory {
     const TEXTS_MAX: u16;
     /// The maximum number of bytes of all texts together.
     const BYTES_MAX: u32;
-    /// Whether the topology is always of type Single. The code for other types is then not compiled.
+    /// Whether the topology is always of type Single. Most code for other types is then left out of
+    /// programs.
     const DIRECT_ONLY: bool = false;
 }
 
@@ -151,27 +152,28 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
     const BYTES_MAX: u32 = if BYTES > 0x7fff_ffff { 0x7fff_ffff } else { truncated(BYTES) };
 }
 
-/// Storage of the one server of a direct connection. Programs do not contain the code for other
-/// deployments.
+/// Storage of the one server of a direct connection. Most code for other deployments is left out of
+/// programs.
 ///
-/// Its description has no hosts, no tags, no `me` and no `primary`: a topology of type Single does
-/// not use them.
+/// Its description has no hosts, no tags, no `me` and no `primary`: a topology of type Single does not use
+/// them. They are not checked either, and a reply in which only they are new emits no event.
 ///
-/// - `BYTES`: those of the server's address, of the expected set name, and of the set names in its
-///   last two replies, plus 4 for each. A reply whose set name does not fit makes the server Unknown
-///   with [`ServerError::Beyond`](super::ServerError::Beyond).
+/// - `BYTES`: those of the server's address with its port, and of two set names, the one that is expected
+///   or was in the last reply, and the one in the next reply; plus 4 for each. A reply whose set name does
+///   not fit makes the server Unknown with [`ServerError::Beyond`](super::ServerError::Beyond), with
+///   [`Limit::Texts`](super::Limit::Texts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Direct<const BYTES: usize>;
 
 impl<const BYTES: usize> Memory for Direct<BYTES> {
     type PerServer<T> = heapless::Vec<T, 1>;
     type PerName<T> = heapless::Vec<T, 0>;
-    type PerText<T> = heapless::Vec<T, 4>;
+    type PerText<T> = heapless::Vec<T, 3>;
     type Bytes = heapless::Vec<u8, BYTES>;
     const NAMES_MAX: u16 = 0;
     const SERVERS_MAX: u32 = 1;
-    const TEXTS_MAX: u16 = 4;
-    const BYTES_MAX: u32 = Fixed::<1, 0, 4, BYTES>::BYTES_MAX;
+    const TEXTS_MAX: u16 = 3;
+    const BYTES_MAX: u32 = Fixed::<1, 0, 3, BYTES>::BYTES_MAX;
     const DIRECT_ONLY: bool = true;
 }
 

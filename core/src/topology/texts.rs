@@ -200,6 +200,13 @@ impl<M: Memory> Texts<M> {
         self.slots.slots()[usize::from(id.0)].mark == self.round
     }
 
+    /// Unpins all texts.
+    pub(super) fn unpin_all(&mut self) {
+        for slot in self.slots.slots_mut() {
+            slot.pinned = false;
+        }
+    }
+
     /// Removes every text that is neither marked in this round nor pinned. Cost: O(bytes).
     pub(super) fn sweep(&mut self) {
         let slots = self.slots.slots_mut();

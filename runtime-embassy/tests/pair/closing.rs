@@ -1,9 +1,12 @@
 //! The end of a client.
 
-use super::net::run;
-use super::support::{Log, Rig, Small, eventually, ignore_hello, made, options, ping, refused, rig, server, small};
+use super::net::{Net, run};
+use super::support::{
+    DirectOnly, Log, Rig, Small, eventually, ignore_hello, made, options, ping, refused, rig, server, small,
+};
+use embassy_net::Stack;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
-use poolhouse_embassy::{OperationError, ServerMonitoringMode, SetupError, Sizes};
+use poolhouse_embassy::{Layout, OperationError, ServerMonitoringMode, SetupError, Sizes};
 use poolhouse_tests::fake::{Ended, Fault, FaultRule};
 
 /// As the server counts: every connection was ended by the client, in order.
@@ -58,9 +61,10 @@ fn close_interrupts_handshakes_and_waits() {
 /// As often as the device sleeps: each time with new connections in the same memory.
 #[test]
 fn closed_client_is_opened_again() {
-    run(async |net| {
+    async fn opened<L: Layout<Events = Log, Network = Stack<'static>>>(net: &Net) {
         let server = server();
-        let rig = small(net, &server);
+        net.open_to(&server);
+        let rig: Rig<L> = rig(net, options(&server));
         for round in 0..20 {
             rig.client.warm_up(Some(4)).await.expect("four");
             rig.at_rest(&server, 1).await;
@@ -85,7 +89,9 @@ fn closed_client_is_opened_again() {
         assert_eq!(rig.log.count("PoolClosed"), 20);
         rig.end(&[&server]).await;
         server.look(|view| assert!(view.closed().all(|it| it.ended == Some(Ended::ByClient)), "all in order"));
-    });
+    }
+    run(opened::<Small>);
+    run(opened::<DirectOnly>);
 }
 
 /// Operations that begin at once after the opening wait for the server; those that waited before the

@@ -9,8 +9,11 @@ use core::time::Duration;
 use embassy_net::{ConfigV4, Stack};
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
 use poolhouse_embassy::poolhouse_core::{Cause, ServerType};
-use poolhouse_embassy::{CommandOptions, Layout, MonitorOptions, OperationError, Options, ServerMonitoringMode, Sizes};
-use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Fault, FaultRule};
+use poolhouse_embassy::{
+    CommandOptions, Layout, MonitorOptions, OperationError, Options, ReadMode, ReadPreferenceOptions,
+    ServerMonitoringMode, Sizes,
+};
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, Fault, FaultRule, ServerState};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -95,6 +98,45 @@ fn server_that_restarts_is_found_again() {
     }
     run(found::<Small>);
     run(found::<DirectOnly>);
+}
+
+/// SDAM-35: no operation waits for a server with which the client cannot work.
+#[test]
+#[doc(alias = "SDAM-35")]
+fn server_with_unknown_wire_versions_fails_selection_at_once() {
+    async fn fails<L: Layout<Events = Log, Network = Stack<'static>>>(net: &Net) {
+        let mut state = ServerState::default();
+        state.fields = bson::doc! { "minWireVersion": 998, "maxWireVersion": 999 };
+        let server = FakeServer::start(FakeOptions::with_state(state)).expect("the fake server starts");
+        net.open_to(&server);
+        let rig: Rig<L> = rig(net, options(&server));
+        let begun = clock::now();
+        let error = refused(net.skipping(MINUTE, rig.ping()).await).to_string();
+        assert!(error.contains("998, which is too new") || error.contains("wire version 998"), "{error}");
+        assert!(clock::now() - begun < 2 * SECOND);
+        rig.end(&[&server]).await;
+    }
+    run(fails::<Small>);
+    run(fails::<DirectOnly>);
+}
+
+/// Without a replica set, neither the mode nor tags nor staleness exclude the server.
+#[test]
+fn direct_connection_ignores_the_read_preference() {
+    async fn reads<L: Layout<Events = Log, Network = Stack<'static>>>(net: &Net) {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<L> = rig(net, options(&server));
+        let tag_sets: &[&[(&str, &str)]] = &[&[("dc", "nowhere")]];
+        let options = ReadPreferenceOptions { mode: ReadMode::Secondary, tag_sets, max_staleness_seconds: Some(90) };
+        let options = CommandOptions::new().read_preference(options.validate().expect("they break no rule"));
+        let mut reply = [0; 256];
+        let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, options);
+        net.skipping(2 * SECOND, ping).await.expect("its reply");
+        rig.end(&[&server]).await;
+    }
+    run(reads::<Small>);
+    run(reads::<DirectOnly>);
 }
 
 /// Nothing is left behind however long it takes, and dialing continues at the monitor's pace.

@@ -18,7 +18,8 @@ use crate::model::topology::{
 /// Executes the run of a topology that the bytes describe, on the heap and inline.
 pub fn topology(data: &[u8]) {
     runs(data);
-    hostile(data);
+    hostile::<Fixed<3, 6, 8, 96>>(data);
+    hostile::<Direct<96>>(data);
 }
 
 /// Executes one run, on the heap and inline, and with a direct connection also in the memory for one. Returns
@@ -27,7 +28,8 @@ pub fn runs(data: &[u8]) -> Counts {
     let on_heap = run::<OnHeap>(data);
     let in_place = run::<Fixed<24, 32, 48, 1024>>(data);
     assert_eq!(on_heap, in_place, "the kind of memory must not affect the counts");
-    let direct = run::<Direct<64>>(data).map_or(0, |counts| counts.news);
+    // The smallest memory for "a:27017", "rs" and "other".
+    let direct = run::<Direct<26>>(data).map_or(0, |counts| counts.news);
     Counts { direct, ..on_heap.expect("this memory is for all topologies") }
 }
 
@@ -450,10 +452,10 @@ fn respelled(reply: &Reply) -> Reply {
 
 /// Passes replies with arbitrary texts to a topology with little capacity. Only values and errors
 /// are allowed as results.
-fn hostile(data: &[u8]) {
-    let options = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() };
+fn hostile<M: Memory>(data: &[u8]) {
+    let options = TopologyOptions { seeds: &["a"], direct_connection: M::DIRECT_ONLY, ..TopologyOptions::default() };
     let config = options.validate().expect("compatible options");
-    let mut topology: Topology<Fixed<3, 6, 8, 96>> =
+    let mut topology: Topology<M> =
         Topology::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room for a seed");
     let text = String::from_utf8_lossy(data);
     let mut pieces = text.split(['\n', '\u{fffd}', '|', '\u{7}']).map(str::to_owned);
