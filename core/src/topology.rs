@@ -33,8 +33,9 @@
 //!
 //! Addresses, set names and tags are texts, each stored once; descriptions hold their ids.
 //! [`Fixed`] memory has a fixed number of slots for each kind, [`Direct`] those of one server with a
-//! direct connection; `OnHeap` grows, up to limits that regular deployments do not reach. A reply whose hosts do not fit makes its server Unknown with
-//! an error that names the limit. A hello that changes nothing allocates nothing.
+//! direct connection; `OnHeap` grows, up to limits that regular deployments do not reach. A reply whose
+//! hosts do not fit makes its server Unknown with an error that names the limit. A hello that changes
+//! nothing allocates nothing.
 //!
 //! # Settled where the specification is silent or disagrees with its tests
 //!

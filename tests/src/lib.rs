@@ -12,12 +12,14 @@ extern crate alloc;
 pub mod canon;
 #[cfg(feature = "contract")]
 pub mod cassandra;
+#[cfg(feature = "contract")]
 pub mod cmap;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod datastax;
 pub mod dns;
 pub mod figures;
+#[cfg(feature = "contract")]
 pub mod firmware;
 pub mod flood;
 #[cfg(feature = "fuzz")]
@@ -38,8 +40,10 @@ pub mod oracle;
 pub mod patience;
 #[cfg(feature = "contract")]
 mod process;
+#[cfg(feature = "contract")]
 pub mod proxy;
 pub mod reply;
+#[cfg(feature = "contract")]
 pub mod sdam;
 #[cfg(feature = "simulation")]
 pub mod search;
@@ -48,6 +52,7 @@ pub mod seeds;
 #[cfg(feature = "fuzz")]
 pub mod sim;
 pub mod spec;
+#[cfg(feature = "contract")]
 pub mod suite;
 #[cfg(feature = "contract")]
 #[cfg(test)]

@@ -3,36 +3,25 @@
 //!
 //! Usage: `instructions <case> <times>`. Cases of the pool: `bare`, `fixed`, `locked`, `handoff`,
 //! `floor`. Cases of the multiplexed pool: `stream`, `stream99`, `request`, `request99`,
-//! `request8`. Cases with the features of the same name, without a subscriber: `logs`, `metrics`.
+//! `request8`.
+
+#[path = "../benches/support/warm.rs"]
+mod warm;
 
 use core::hint::black_box;
+use poolhouse_core::Instant;
 use poolhouse_core::mux::{Acquire, HostOptions, Mux, MuxAction, MuxId, MuxOnHeap, MuxOptions, Stream, Written};
-use poolhouse_core::pool::{
-    CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
-};
-use poolhouse_core::{Instant, Observer};
+use poolhouse_core::pool::{CheckOut, Claim, Fixed, Health, OnHeap, Pool, PoolAction};
 use std::sync::Mutex;
+use warm::{cycle, granted, warm};
 
 fn main() {
     let mut args = std::env::args().skip(1);
     let case = args.next().expect("a case");
     let times: u64 = args.next().expect("a number of times").parse().expect("a number");
     match case.as_str() {
-        "bare" => bare(&mut warm::<OnHeap>(), &mut (), times),
-        "fixed" => bare(&mut warm::<Fixed<16, 16>>(), &mut (), times),
-        #[cfg(feature = "tracing")]
-        "logs" => {
-            use poolhouse_client::log;
-            use poolhouse_core::observe::{EventContext, Within};
-            let logs = log::Logs::new(log::LogOptions::DEFAULT);
-            let mut logs = Within::new(logs, EventContext::of_server(black_box("localhost:27017")));
-            bare(&mut warm::<OnHeap>(), &mut logs, times);
-        }
-        #[cfg(feature = "metrics")]
-        "metrics" => {
-            let mut metrics = poolhouse_client::metrics::PoolMetrics::new("localhost:27017");
-            bare(&mut warm::<OnHeap>(), &mut metrics, times);
-        }
+        "bare" => cycle(&mut warm::<OnHeap>(), &mut (), times),
+        "fixed" => cycle(&mut warm::<Fixed<16, 16>>(), &mut (), times),
         "locked" => locked(&Mutex::new(warm::<OnHeap>()), times),
         "handoff" => handoff(&mut warm::<OnHeap>(), times),
         "stream" => stream(&mut warm_mux(1, 0), times),
@@ -42,39 +31,6 @@ fn main() {
         "request8" => request(&mut warm_mux(8, 0), times),
         "floor" => floor(&Mutex::new((0..10).collect()), times),
         other => panic!("unknown case {other}"),
-    }
-}
-
-/// A pool with two connections.
-fn warm<M: Memory>() -> Pool<M> {
-    let options = PoolOptions { max_pool_size: 2, ..PoolOptions::DEFAULT };
-    let config = options.validate().expect("valid");
-    let mut pool = Pool::new(Instant::ORIGIN, PoolId::new(1), config, &mut ());
-    pool.ready(Instant::ORIGIN, &mut ());
-    let leases = [(); 2].map(|()| {
-        let Ok(CheckOut::Queued(waiter)) = pool.check_out(Instant::ORIGIN, None, &mut ()) else { unreachable!() };
-        let conn = pool.poll_establish().expect("the limits allow it");
-        pool.handle_established(Instant::ORIGIN, conn, &mut ()).expect("pending");
-        let Claim::Granted(lease) = pool.claim(Instant::ORIGIN, waiter) else { unreachable!() };
-        lease
-    });
-    for lease in leases {
-        pool.check_in(Instant::ORIGIN, lease, Health::Healthy, &mut ()).expect("ours");
-    }
-    pool
-}
-
-fn granted(result: CheckOut) -> Lease {
-    let CheckOut::Granted(lease) = result else { unreachable!("a connection is available") };
-    lease
-}
-
-fn bare<M: Memory>(pool: &mut Pool<M>, observer: &mut impl Observer<PoolEvent>, times: u64) {
-    let pool = black_box(pool);
-    for time in 0..times {
-        let now = Instant::from_nanos(time);
-        let lease = granted(pool.check_out(now, None, observer).expect("ready"));
-        pool.check_in(now, lease, Health::Healthy, observer).expect("ours");
     }
 }
 

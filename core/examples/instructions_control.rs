@@ -5,7 +5,7 @@
 //! `replace`. It is a separate example, so changes to it do not move the code that is counted
 //! for the pool.
 
-#[path = "../../benches/support/fleet.rs"]
+#[path = "../benches/support/fleet.rs"]
 mod fleet;
 
 use fleet::{Fleet, Set};
