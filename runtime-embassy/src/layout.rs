@@ -67,7 +67,7 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     fn run_per_connection<F: Future>(run: impl FnMut(usize) -> F) -> impl Future<Output = ()>;
 }
 
-/// The sizes of a client.
+/// The sizes of a client, in this order:
 ///
 /// - `SERVERS`: members of the deployment, including those that are added and removed while its
 ///   configuration changes: one or two more than the largest expected number. 1 for a standalone
@@ -80,19 +80,19 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 ///   The reply to hello must fit, which with authentication is some 250 bytes longer (estimated) than that to a monitor.
 /// - `SOCKET`: bytes of the TCP receive window, and of the TCP send buffer, of each connection. 0 for a
 ///   network whose sockets have their own memory.
-/// - `E`: the observer of events.
+/// - `E`: the observer of events, a [`Publish`].
 /// - `WORKERS`: connections of one server that are established at the same time; the default is 1,
 ///   not the 2 of the specification. A larger `maxConnecting` is limited to it. A server that
 ///   accepts connections and does not answer delays all others for the connect timeout. Each worker
 ///   takes 3 KiB with authentication: the state of a handshake.
-/// - `N`: the network, by default that of embassy-net.
+/// - `N`: the [`Network`], by default that of embassy-net.
 /// - `MONITOR_RECEIVE`: the largest hello reply, in bytes: 2,048 hold that of a replica set of seven, 512
 ///   that of a standalone server.
 /// - `MONITOR_CONNS`: connections of each monitor: 2, one for checks and one for round-trip times, or 1 if
 ///   [`ServerMonitoringMode`](poolhouse_core::monitor::ServerMonitoringMode) is `Poll`: then checks measure the times. With 1, a monitor connects again only after its connection is
 ///   closed: at most 1.2 s later, if the server is silent.
-/// - `D`: the memory of the description of the deployment, by default
-///   [`Fixed<SERVERS, 16, 24, 512>`](topology::Fixed) of `poolhouse_core::topology`.
+/// - `D`: the memory of the description of the deployment, a [`topology::Memory`] of `SERVERS` servers, by
+///   default [`Fixed<SERVERS, 16, 24, 512>`](topology::Fixed) of `poolhouse_core::topology`.
 ///   [`Direct<BYTES>`](topology::Direct) is that of one server with
 ///   [`directConnection`](crate::Options::direct_connection), which also saves flash.
 ///

@@ -1,5 +1,5 @@
-//! The generators that find planted bugs find nothing where none is planted. Not a unit test: its build would
-//! contain all generators a second time.
+//! The generators that find planted bugs find nothing where none is planted. An integration test, so that
+//! the program of the unit tests does not contain all generators.
 
 use poolhouse_tests::fuzz::selection::selection;
 use poolhouse_tests::fuzz::topology::topology;

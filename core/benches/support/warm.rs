@@ -1,4 +1,4 @@
-//! A pool with connections, and its shortest cycle, to count instructions.
+//! A pool with two connections, and a loop of check-outs and check-ins, to count instructions.
 
 use core::hint::black_box;
 use poolhouse_core::pool::{CheckOut, Claim, Health, Lease, Memory, Pool, PoolEvent, PoolId, PoolOptions};

@@ -1,8 +1,8 @@
 //! Repeats the check-out and check-in of a pool, with an observer, a given number of times;
 //! `tests/scripts/instructions` counts its instructions.
 //!
-//! Usage: `instructions_observers <case> <times>`. The cases have the names of their features, without a
-//! subscriber or a recorder: `logs`, `metrics`.
+//! Usage: `instructions_observers <case> <times>`. Cases: `logs` (feature `tracing`, no subscriber), `metrics`
+//! (no recorder).
 
 #[path = "../../benches/support/warm.rs"]
 mod warm;

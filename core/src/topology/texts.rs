@@ -200,10 +200,10 @@ impl<M: Memory> Texts<M> {
         self.slots.slots()[usize::from(id.0)].mark == self.round
     }
 
-    /// Unpins all texts.
+    /// Unpins all texts. They are no addresses either until they are interned as such again.
     pub(super) fn unpin_all(&mut self) {
-        for slot in self.slots.slots_mut() {
-            slot.pinned = false;
+        for slot in self.slots.slots_mut().iter_mut().filter(|slot| slot.pinned) {
+            (slot.pinned, slot.is_address) = (false, false);
         }
     }
 

@@ -52,8 +52,11 @@ fn names_in_replies_are_ignored() {
         assert_eq!((server.me(), server.primary(), server.set_name()), (None, None, Some("rs")));
         assert_eq!(net.actions().last(), Some(&TopologyAction::WakeSelectors));
         // Only the first reply changes what is stored.
-        let changes = if number == 0 { 2 } else { 0 };
-        assert_eq!(net.lines().len(), changes, "{number}");
+        let expected: &[&str] = match number {
+            0 => &["a:27017: Unknown -> RSPrimary", "Single [a:27017: Unknown] -> Single [a:27017: RSPrimary]"],
+            _ => &[],
+        };
+        assert_eq!(net.lines(), expected, "{number}");
     }
     net.hello("a", &secondary(&["b"]));
     assert_eq!(net.types(), [("a:27017".into(), ServerType::RsSecondary)]);
@@ -97,13 +100,22 @@ fn set_name_that_does_not_fit_is_a_temporary_error() {
 #[test]
 fn topology_is_opened_again_with_another_set_name() {
     let mut net = direct(Some("first0"));
-    for name in ["other0", "other1", "other2"] {
+    for name in [Some("other0"), None, Some("other1"), Some("other2"), None] {
         net.hello("a", &HelloReply { set_name: Some("other!"), ..primary(&["a"]) });
         net.topology.close(net.now, &mut net.lines);
         net.drain();
         assert_eq!(net.topology.server_count(), 0);
-        let options = TopologyOptions { replica_set: Some(name), ..OPTIONS };
+        let options = TopologyOptions { replica_set: name, ..OPTIONS };
         net.topology.open(net.now, TopologyId::new(8), options.validate().unwrap(), &mut net.lines).unwrap();
-        assert!(net.hello("a", &HelloReply { set_name: Some(name), ..primary(&["a"]) }));
+        assert!(net.hello("a", &HelloReply { set_name: name, is_writable_primary: true, ..standalone() }));
+    }
+}
+
+#[test]
+fn set_name_that_is_expected_must_fit() {
+    for (name, fits) in [("x".repeat(16), true), ("x".repeat(17), false)] {
+        let config = TopologyOptions { replica_set: Some(&name), ..OPTIONS }.validate().unwrap();
+        let topology = Topology::<Small>::new(Instant::ORIGIN, TopologyId::new(7), config, &mut Lines::default());
+        assert_eq!(topology.is_ok(), fits);
     }
 }
