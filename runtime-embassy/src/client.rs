@@ -114,7 +114,7 @@ impl<L: Layout<Events = ()>> Client<L> {
     /// Creates a client in this memory, without an observer of its events.
     ///
     /// - `network`: must have room for [`Layout::SOCKETS`] sockets. embassy-net's stack needs room for its own
-    ///   sockets for DHCP and DNS besides, and panics when a socket is added to a full stack.
+    ///   sockets for DHCP and DNS in addition, and panics when a socket is added to a full stack.
     ///
     /// Cost: O(sockets). No I/O before the runner runs.
     ///

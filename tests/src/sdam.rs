@@ -65,7 +65,7 @@ pub fn run(file: &Value) -> Result<(), String> {
     let counter = if in_place == Fit::Within { &WITHIN } else { &BEYOND };
     counter.fetch_add(1, Ordering::Relaxed);
     let direct = Client::<Direct<256>>::run(file).map_err(|error| format!("direct: {error}"))?;
-    let is_direct = options_of(file)?.direct_connection;
+    let is_direct = uri_of(file)?.direct_connection;
     if (direct == Fit::Within) != is_direct {
         return Err(format!("direct: a test with directConnection {is_direct} is {direct:?}"));
     }
@@ -73,7 +73,7 @@ pub fn run(file: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn options_of(file: &Value) -> Result<Uri, String> {
+fn uri_of(file: &Value) -> Result<Uri, String> {
     Uri::parse(file.get("uri").and_then(Value::as_str).ok_or("the test has no uri")?)
 }
 
@@ -124,7 +124,7 @@ struct Client<M: Memory> {
 
 impl<M: Memory> Client<M> {
     fn run(file: &Value) -> Result<Fit, String> {
-        let uri = options_of(file)?;
+        let uri = uri_of(file)?;
         let seeds: Vec<&str> = uri.hosts.iter().map(String::as_str).collect();
         let options = TopologyOptions {
             seeds: &seeds,
