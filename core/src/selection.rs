@@ -12,7 +12,7 @@
 //!
 //! - [`SelectionCriteria`]: the requirements of the operation;
 //! - [`Selection`]: the suitable servers, those within the latency window, and the choice of one;
-//! - [`select`]: all steps in one call;
+//! - [`select`]: all steps in one call; [`select_direct`]: the same for a direct connection alone;
 //! - [`Selector`]: the wait of an operation that found no server, for clients whose servers are
 //!   monitored in the background. Clients without monitors use [`Scan`](crate::scan::Scan).
 //!
@@ -39,7 +39,7 @@ pub(crate) mod tests;
 mod wait;
 
 pub use candidate::{Candidate, Candidates};
-pub use choice::{Selection, draw_two, has_readable_server, has_writable_server, select};
+pub use choice::{Selection, draw_two, has_readable_server, has_writable_server, select, select_direct};
 pub use criteria::{
     IDLE_WRITE_PERIOD, LOCAL_THRESHOLD, MAX_STALENESS_MIN, Operation, ReadMode, ReadPreference, ReadPreferenceOptions,
     SelectionCriteria, TagSet,

@@ -9,7 +9,7 @@ pub use nal::{Nal, NalSocket};
 use poolhouse_core::Cause;
 pub use stack::StackSocket;
 
-/// A network: opens the connections of a client, the last parameter of [`Sizes`](crate::Sizes).
+/// A network: opens the connections of a client; the parameter `N` of [`Sizes`](crate::Sizes).
 ///
 /// Implemented for the `Stack` of embassy-net, and by [`Nal`] for stacks and modems with the traits of
 /// embedded-nal-async. Implement it for another one, such as a serial line: five functions over the byte

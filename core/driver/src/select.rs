@@ -19,8 +19,8 @@ use core::pin::pin;
 use core::task::{Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::selection::{
-    Candidate, Candidates, ReadMode, Selection, SelectionCriteria, SelectionError, SelectionFailure, Selector,
-    draw_two, select,
+    Candidate, Candidates, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, draw_two, select,
+    select_direct,
 };
 use poolhouse_core::storage::Store;
 use poolhouse_core::topology::{self, Memory as _};
@@ -162,13 +162,9 @@ impl<R: Runtime> State<R> {
         Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
     }
 
-    /// The server of a direct connection, if it has answered. It suits every request.
+    /// The server of a direct connection, if it has answered.
     fn direct(&mut self) -> Result<Option<R::ServerHandle>, SelectionError> {
-        let description = self.control.topology().description();
-        if let Some(error) = description.compatibility_error() {
-            return Err(SelectionError::new(SelectionFailure::Incompatible(error.mismatch()), description));
-        }
-        let id = description.servers().find(|server| server.server_type().is_known()).map(|server| server.server());
+        let id = select_direct(self.control.topology().description())?;
         Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
     }
 

@@ -278,12 +278,29 @@ pub fn select<T: Candidates>(
     operation_count: impl FnMut(<T::Server as Candidate>::Id) -> u32,
     entropy: u32,
 ) -> Result<Option<<T::Server as Candidate>::Id>, SelectionError> {
-    if let Some(mismatch) = topology.wire_mismatch() {
-        return Err(SelectionError::new(SelectionFailure::Incompatible(mismatch), topology));
-    }
+    check_compatible(topology)?;
     let selection = Selection::new(topology, criteria, deprioritized)
         .map_err(|error| SelectionError::new(SelectionFailure::Criteria(error), topology))?;
     Ok(selection.choose(operation_count, entropy).map(|server| server.id()))
+}
+
+/// [`select`] in a topology of type Single, without the code for other types: every request suits its server,
+/// if that is known.
+///
+/// # Errors
+///
+/// [`SelectionError`]: waiting cannot help, because the server's wire versions are not supported.
+///
+/// Source: Server Selection, "Topology type: Single" (SDAM-35).
+pub fn select_direct<T: Candidates>(topology: T) -> Result<Option<<T::Server as Candidate>::Id>, SelectionError> {
+    check_compatible(topology)?;
+    Ok(topology.candidates().find(|server| server.server_type().is_known()).map(|server| server.id()))
+}
+
+fn check_compatible<T: Candidates>(topology: T) -> Result<(), SelectionError> {
+    topology
+        .wire_mismatch()
+        .map_or(Ok(()), |mismatch| Err(SelectionError::new(SelectionFailure::Incompatible(mismatch), topology)))
 }
 
 /// Whether a server that suits a read is available.

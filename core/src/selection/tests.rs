@@ -414,3 +414,43 @@ fn detailed_errors_are_equal_if_their_texts_are() {
     assert_ne!(error.detail(one.description()), error.detail(other.description()), "another server");
     assert_ne!(error.detail(one.description()), closed.detail(one.description()), "another failure");
 }
+
+#[test]
+#[doc(alias = "SDAM-35")]
+fn direct_selection_equals_the_selection_among_all_types() {
+    let tag_sets: &[&[(&str, &str)]] = &[&[("dc", "nowhere")]];
+    let options = ReadPreferenceOptions { mode: ReadMode::Secondary, tag_sets, max_staleness_seconds: Some(90) };
+    let read = SelectionCriteria::read(options.validate().unwrap());
+    let mut outcomes = [0; 3];
+    for server_type in [
+        ServerType::Unknown,
+        ServerType::Standalone,
+        ServerType::Mongos,
+        ServerType::RsPrimary,
+        ServerType::RsSecondary,
+        ServerType::RsArbiter,
+        ServerType::RsGhost,
+    ] {
+        for max_wire_version in [MAX_WIRE_VERSION, 1] {
+            let options = TopologyOptions { direct_connection: true, ..TopologyOptions::default() };
+            let mut direct = topology(&["a:1"], options);
+            let server = direct.find("a:1").unwrap();
+            if server_type.is_known() {
+                tell(&mut direct, "a:1", 5, &HelloReply { max_wire_version, ..hello(server_type, Lists::default()) });
+            }
+            let found = select_direct(direct.description());
+            for criteria in [SelectionCriteria::write(), read] {
+                for deprioritized in [&[][..], &[server]] {
+                    assert_eq!(select(direct.description(), &criteria, deprioritized, |_| 0, 7), found);
+                }
+            }
+            let outcome = match found {
+                Ok(None) => 0,
+                Ok(Some(_)) => 1,
+                Err(_) => 2,
+            };
+            outcomes[outcome] += 1;
+        }
+    }
+    assert_eq!(outcomes, [2, 6, 6]);
+}

@@ -61,7 +61,7 @@ pub(crate) fn documents_arrive_over_a_modem() -> Outcome {
 }
 
 pub(crate) fn mishaps_of_a_modem_lose_nothing() -> Outcome {
-    // Some distance apart, so that readings are stored in between.
+    // Readings are stored between two mishaps.
     let plans = vec![
         ("AT+CIPDOMAIN", 1, Mishap::Error),
         ("AT+CIPSTART", 1, Mishap::Error),
