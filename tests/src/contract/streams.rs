@@ -121,7 +121,12 @@ impl<S: Subject> Checked<S> {
 
     /// Alternates writes and reads in one task until these numbers of bytes were read and written.
     /// Each write or read that is pending is dropped.
+    ///
+    /// For each byte that is read, eight more may be written: a peer that writes slowly and reads fast
+    /// would receive gigabytes otherwise.
     async fn pump(&mut self, until_read: usize, until_written: usize, reads_first: bool) {
+        let room = until_written.max(self.written + Self::AT_ONCE);
+        let begin = self.read;
         poll_fn(|context| {
             loop {
                 if self.read >= until_read && self.written >= until_written {
@@ -129,12 +134,12 @@ impl<S: Subject> Checked<S> {
                 }
                 let mut is_moving = false;
                 for reads in [reads_first, !reads_first] {
-                    let polled = if reads {
-                        self.poll_read(context, Self::AT_ONCE)
+                    is_moving |= if reads {
+                        self.poll_read(context, Self::AT_ONCE).is_ready()
                     } else {
-                        self.poll_write(context, Self::AT_ONCE)
+                        self.written < room + 8 * (self.read - begin)
+                            && self.poll_write(context, Self::AT_ONCE).is_ready()
                     };
-                    is_moving |= polled.is_ready();
                 }
                 if !is_moving {
                     return Poll::Pending;
