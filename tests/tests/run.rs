@@ -102,7 +102,7 @@ fn a_missing_program_is_a_failure_in_ci() {
     assert_eq!(status, Some(1), "{output}");
     assert!(output.contains("(with CI=true that is a failure)"), "{output}");
     assert!(output.contains("\nfailed: fmt\n"), "{output}");
-    assert!(output.ends_with("\n0 passed, 1 failed, 0 skipped\n"), "{output}");
+    assert!(output.ends_with("\n0 passed, 1 failed, 0 skipped; failed: fmt\n"), "{output}");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_build_ahead_has_the_least_weight_until_its_step_waits_for_it() {
     // The build fails, so nothing is fuzzed.
     let (status, output) = folder.run(&["--only", "lock", "--only", "fuzz"], &[("CXX", "true")]);
     assert_eq!(status, Some(1), "{output}");
-    assert!(output.ends_with("\n1 passed, 1 failed, 0 skipped\n"), "{output}");
+    assert!(output.ends_with("\n1 passed, 1 failed, 0 skipped; failed: fuzz\n"), "{output}");
     let weights = fs::read_to_string(weights).expect("cargo was called");
     let ahead = if group.exists() { "19 nice 19\n19 nice 0\n" } else { "19 \n19 \n" };
     assert!(weights.starts_with(ahead), "{weights}");
@@ -170,7 +170,8 @@ fn the_last_step_waits_for_those_that_run_beside_others() {
     let (watch, report) = (place("[ 1/3] watch                    FAILED"), place("[ 2/3] report "));
     let begins = place("[ 1/3] watch                    begins");
     assert!(begins < report && report < watch && watch < place("[ 3/3] long:seeds "), "{output}");
-    assert!(output.ends_with("\n0 passed, 3 failed, 0 skipped\n"), "{output}");
+    let totals = "\n0 passed, 3 failed, 0 skipped; failed: report; failed: watch; failed: long:seeds\n";
+    assert!(output.ends_with(totals), "{output}");
 }
 
 #[test]
