@@ -90,7 +90,10 @@ impl AtModem {
                 lock(&shared).line = Some(line.try_clone()?);
                 serve(&shared, BufReader::new(line))
             });
-            if let Err(error) = served {
+            // The board may exit before it has read what the modem wrote last.
+            let is_end =
+                |error: &io::Error| matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+            if let Some(error) = served.err().filter(|error| !is_end(error)) {
                 lock(&shared).errors.push(format!("the line: {error}"));
             }
         });
@@ -156,8 +159,8 @@ fn serve(shared: &Arc<Mutex<State>>, mut line: BufReader<UnixStream>) -> io::Res
                 if let (Some(Mishap::Close), Some(link)) =
                     (mishap, index.and_then(|index| state.links.get(index)?.as_ref()))
                 {
-                    // The thread that reads from it announces the close.
-                    link.stream.shutdown(Shutdown::Both)?;
+                    // The thread that reads from it announces the close. It fails if the server has reset the connection.
+                    let _ = link.stream.shutdown(Shutdown::Both);
                 }
             }
         }
