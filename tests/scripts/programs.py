@@ -16,7 +16,10 @@ class Programs:
 
     def __init__(self, table, environment, root):
         self.table, self.environment, self.root = table, environment, root
-        self.found, self.locks = {}, {name: threading.Lock() for name in table}
+        # Two rustups at once would write the same folder.
+        rustup = threading.Lock()
+        self.locks = {name: rustup if program.get("from", "").startswith("rustup") else threading.Lock() for name, program in table.items()}
+        self.found = {}
 
     def search(self, name, **more):
         options = {"cwd": self.root, "env": self.environment | more, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
