@@ -107,6 +107,11 @@ impl Load {
         Ok(())
     }
 
+    /// Continues a load that was suspended.
+    pub(crate) fn resume(&self) {
+        self.tally.pause.store(false, Ordering::SeqCst);
+    }
+
     /// Ends the load. Returns the outcomes of each task's inserts, in order.
     pub(crate) async fn end(self) -> Vec<Vec<Insert>> {
         self.tally.stop.store(true, Ordering::SeqCst);
@@ -224,11 +229,12 @@ type Outcome = Option<Result<Document, Error>>;
 impl<P: Platform> Worker<P> {
     async fn work(mut self) -> Vec<Insert> {
         while !self.tally.stop.load(Ordering::SeqCst) {
+            self.tally.running.fetch_add(1, Ordering::SeqCst);
             if self.tally.pause.load(Ordering::SeqCst) {
+                self.tally.running.fetch_sub(1, Ordering::SeqCst);
                 smol::Timer::after(Duration::from_millis(10)).await;
                 continue;
             }
-            self.tally.running.fetch_add(1, Ordering::SeqCst);
             self.operation().await;
             self.tally.running.fetch_sub(1, Ordering::SeqCst);
             // The load is limited, not the highest that the machine can sustain.

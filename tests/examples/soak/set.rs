@@ -189,7 +189,7 @@ impl<P: Platform> Soak<P> {
         // Connections damaged by faults are used, or expire.
         let quiet = self.client.options().pool.max_idle_time.expect("maxIdleTimeMS is set") * 2;
         thread::sleep(quiet);
-        if !self.wait_for_recovery(load, quiet / 2) {
+        if !self.wait_for_recovery(load, quiet / 2)? {
             wrong.push(format!("operations fail without faults, or too few succeed: {:?}", self.windows));
         }
         smol::block_on(load.rest())?;
@@ -203,31 +203,36 @@ impl<P: Platform> Soak<P> {
         Ok(wrong)
     }
 
-    /// Returns whether no operation fails in windows of this length, and many succeed.
-    fn wait_for_recovery(&mut self, load: &Load, length: Duration) -> bool {
+    /// Returns whether no operation fails in windows of this length, and many succeed. Each operation begins
+    /// and ends in one window: after an election it may fail as late as its deadline.
+    fn wait_for_recovery(&mut self, load: &Load, length: Duration) -> Result<bool, Failure> {
         for _ in 0..WINDOWS_MAX {
+            smol::block_on(load.rest())?;
             load.tally.forget_failures();
             let before = load.tally.succeeded.load(Ordering::SeqCst);
-            let (term, begun) = (self.term(), Instant::now());
+            let term = self.term();
+            load.resume();
+            let begun = Instant::now();
             let mut stood_still = false;
             while begun.elapsed() < length {
                 let step = Instant::now();
                 thread::sleep(STEP);
                 stood_still |= step.elapsed() >= STANDSTILL;
             }
+            smol::block_on(load.rest())?;
             let (failures, successes) = (load.tally.failures(), load.tally.succeeded.load(Ordering::SeqCst) - before);
             // A set that does not report its term does not excuse the window.
             let has_elected = term.is_some() && self.term() > term;
             self.windows.push(Window { failures, successes, is_excused: has_elected || stood_still });
             let judged = || self.windows.iter().filter(|window| !window.is_excused);
             if judged().any(|window| window.failures > 0) {
-                return false;
+                return Ok(false);
             }
             if judged().filter(|window| window.successes >= SUCCESSES_MIN).count() >= PEACEFUL_MIN {
-                return true;
+                return Ok(true);
             }
         }
-        false
+        Ok(false)
     }
 
     /// Returns the number of the set's last election.
