@@ -11,7 +11,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use poolhouse_tests::mongod;
+use poolhouse_tests::{mongod, patience};
 
 /// Serves one connection until its end. An error of [`io::ErrorKind::Other`] is a mistake of the
 /// client.
@@ -104,6 +104,7 @@ impl Peer {
             // A client may have ended it before.
             let _ = stream.shutdown(Shutdown::Both);
         }
+        patience::run(patience::eventually("the connections end", || self.open() == 0));
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 //! each reading that the queue has accepted is stored once.
 //!
 //! First it sleeps several times: it sends what it has, closes the client, waits, and opens the client again.
-//! Then it stays awake until the queue has accepted all readings. Exit status 0 means that all of them were
-//! acknowledged in time and every connection was closed.
+//! Then it stays awake until the queue has accepted the plan's number of further readings. Exit status 0 means
+//! that all readings were acknowledged in time and every connection was closed.
 
 use super::{DEVICES, Demo, SPAWNED, begin, fail, measure};
 use core::cell::Cell;
@@ -24,20 +24,32 @@ type Queue = WriteQueue<2048>;
 const DATABASE: &str = "demo";
 const COLLECTION: &str = "telemetry";
 
-/// Takes a reading in each period, until the queue has accepted the number of the plan.
+/// Readings that the queue has accepted, and those after which no further one is taken.
+struct Readings {
+    accepted: Cell<u32>,
+    last: Cell<u32>,
+}
+
+/// Takes a reading in each period, until the queue has accepted the last one.
 #[embassy_executor::task]
-async fn measure_all(queue: &'static Queue, plan: &'static Plan, accepted: &'static Cell<u32>) {
+async fn measure_all(queue: &'static Queue, plan: &'static Plan, readings: &'static Readings) {
+    let Readings { accepted, last } = readings;
     let mut ticker = Ticker::every(Duration::from_millis(plan.period_ms));
-    while accepted.get() < plan.documents {
+    let mut is_full = false;
+    while accepted.get() < last.get() {
         ticker.next().await;
         let reading = measure(DEVICES[0], i64::from(accepted.get()));
         let mut buffer = [0; 128];
         match queue.push(encode(&reading, &mut buffer), WhenFull::Refuse) {
-            Ok(()) => accepted.set(accepted.get() + 1),
+            Ok(()) => {
+                accepted.set(accepted.get() + 1);
+                is_full = false;
+            }
             Err(PushError::Full) => {
-                if queue.counts().refused == 1 {
+                if !is_full {
                     println!("the queue is full: {:?}", queue.counts());
                 }
+                is_full = true;
             }
             Err(error) => fail(&error),
         }
@@ -65,15 +77,15 @@ async fn send(queue: &'static Queue, client: Client<Demo>) {
 #[embassy_executor::task]
 pub(crate) async fn live(spawner: Spawner, network: Stack<'static>, plan: &'static Plan) {
     static QUEUE: StaticCell<Queue> = StaticCell::new();
-    static ACCEPTED: StaticCell<Cell<u32>> = StaticCell::new();
+    static READINGS: StaticCell<Readings> = StaticCell::new();
     let queue: &'static Queue = QUEUE.init_with(WriteQueue::new);
-    let accepted: &'static Cell<u32> = ACCEPTED.init(Cell::new(0));
+    let readings: &'static Readings = READINGS.init(Readings { accepted: Cell::new(0), last: Cell::new(u32::MAX) });
     let limit = Duration::from_secs(plan.limit_s);
-    let done = with_timeout(limit, work(spawner, network, plan, queue, accepted)).await.is_ok();
+    let done = with_timeout(limit, work(spawner, network, plan, queue, readings)).await.is_ok();
     println!(
         "sent {}, accepted {}, {:?}, wake-ups {}, stack {} bytes",
         queue.counts().inserted,
-        accepted.get(),
+        readings.accepted.get(),
         queue.counts(),
         executor::wakeups(),
         stack::used_bytes(),
@@ -87,9 +99,9 @@ async fn work(
     network: Stack<'static>,
     plan: &'static Plan,
     queue: &'static Queue,
-    accepted: &'static Cell<u32>,
+    readings: &'static Readings,
 ) {
-    spawner.spawn(measure_all(queue, plan, accepted).expect(SPAWNED));
+    spawner.spawn(measure_all(queue, plan, readings).expect(SPAWNED));
     let client = begin(spawner, network, plan).await;
     for sleep in 1..=plan.sleeps {
         while let Err(error) = queue.flush(&client, DATABASE, COLLECTION).await {
@@ -110,7 +122,8 @@ async fn work(
         }
     }
     spawner.spawn(send(queue, client).expect(SPAWNED));
-    while accepted.get() < plan.documents || queue.counts().queued > 0 {
+    readings.last.set(readings.accepted.get() + plan.documents);
+    while readings.accepted.get() < readings.last.get() || queue.counts().queued > 0 {
         Timer::after_millis(20).await;
     }
     client.close();
