@@ -95,7 +95,11 @@ fn silent_server_costs_no_more_than_the_limits() {
     let cleared = CheckOutError::PoolCleared { cause: Some(Cause::NetworkTimeout) };
     assert_eq!(error.downcast_ref::<CheckOutError>(), Some(&cleared), "{error}");
     server.thaw();
-    ping(&mut client, LIMIT).expect("answered");
+    // The limit of a connection is short: on a busy machine the first one may fail.
+    let begin = Instant::now();
+    while let Err(error) = ping(&mut client, LIMIT) {
+        assert!(error.is::<CheckOutError>() && begin.elapsed() < LIMIT, "{error}");
+    }
     server.freeze();
     let begin = Instant::now();
     let error = ping(&mut client, limit).expect_err("no reply");

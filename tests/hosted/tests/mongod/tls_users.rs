@@ -13,7 +13,7 @@ use poolhouse_tests::mongod::{MongodError, MongodReplicaSet};
 use super::authentication::{ADA, KeyFile, authenticated_user, first_user, insert};
 use super::replica_set::{SETTLING, of_three};
 use super::tls::{Pki, here};
-use super::watch::{is_on_this_runtime, watch, watch_until};
+use super::watch::{is_on_this_runtime, run_for, watch, watch_until};
 use super::{Outcome, eventually, refused};
 
 const SHA_1: Mechanism = Mechanism::Scram(ScramMechanism::Sha1);
@@ -187,7 +187,8 @@ async fn is_watched(deployment: &Deployment) -> Outcome {
     shown.is_of(&deployment.set)?;
     assert!(!shown.0.contains("warning:"), "{}", shown.0);
     assert!(!shown.0.contains("pencil"), "{}", shown.0);
-    let shown = watch_until(&format!("{uri}&tlsAllowInvalidHostnames=true"), 1, |_| true).await?;
+    // The program warns before it connects.
+    let (_, shown) = run_for(format!("{uri}&tlsAllowInvalidHostnames=true"), 1).await?;
     assert!(shown.0.contains("warning: INSECURE: tlsAllowInvalidHostnames"), "{}", shown.0);
     let wrong = watch(uri.replace("pencil", "Pencil"), 1).await;
     assert!(wrong.is_err(), "the client authenticated with a wrong password");

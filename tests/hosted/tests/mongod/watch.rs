@@ -130,7 +130,7 @@ pub(super) async fn watch_until(uri: &str, seconds: u64, is_enough: impl Fn(&Sho
 }
 
 /// Runs the program for this number of seconds. Returns its exit status and its output.
-async fn run_for(uri: String, seconds: u64) -> Result<(ExitStatus, Shown), String> {
+pub(super) async fn run_for(uri: String, seconds: u64) -> Result<(ExitStatus, Shown), String> {
     unblock(move || {
         let folder = Folder::new();
         let path = folder.path().join("output");

@@ -12,6 +12,9 @@ use poolhouse_smol::poolhouse_driver::EventKinds;
 use poolhouse_smol::{Client, ClientOptions, ClientSession, CommandOptions, Cursor, Error};
 use smol::future::FutureExt;
 
+/// The connections to the primary of each client when its scenario begins.
+const CONNECTIONS: usize = 3;
+
 /// Time limit of a scenario.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -88,14 +91,20 @@ fn client(uri: &str) -> Result<Client, String> {
     Client::with_options(options).map_err(|error| error.to_string())
 }
 
-/// Waits until the client knows all servers.
+/// Waits until the client knows all servers and has connections to the primary: the short time limits of steps do
+/// not include their handshakes.
 async fn known(client: &Client, deployment: &Deployment<'_>) -> Result<(), String> {
     let count = deployment.addresses()?.len();
     Deployment::eventually("the client knows all servers", || {
         let servers = client.servers();
         servers.len() == count && servers.iter().all(|server| server.server_type != ServerType::Unknown)
     })
-    .await
+    .await?;
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS {
+        held.push(client.check_out_timeout(None).await.map_err(|error| error.to_string())?);
+    }
+    Ok(())
 }
 
 fn same_documents(expected: &[Bson], found: Vec<Bson>) -> Result<(), String> {
