@@ -114,10 +114,16 @@ fn dropped_future_leaves_the_request_to_the_next_call() {
     run(async {
         let (_set, primary, client) = filled().await;
         let mut cursor = cursor(&client).await;
-        primary.set_fail_point(point(FailPointMode::AlwaysOn).block(Duration::from_millis(20)));
-        for first in [0, 3, 6] {
+        let connection = sent(&primary, "find")[0].connection;
+        let has_replied =
+            || primary.look(|view| view.connection(connection).is_some_and(|it| it.replies_count == it.commands_count));
+        for (first, batches) in [(0, 1), (3, 2), (6, 3)] {
+            primary.freeze();
             read(&mut cursor, first..first + 3).await;
             assert!(poll_once(cursor.try_next()).await.is_none(), "the batch is prepared");
+            primary.thaw();
+            // The next request follows the first document of this batch, and must find the server frozen.
+            eventually("the batch is sent", || sent(&primary, "getMore").len() == batches && has_replied()).await;
         }
         read(&mut cursor, 9..10).await;
         assert_eq!(cursor.try_next().await.expect("the end"), None);

@@ -520,11 +520,17 @@ fn with_transaction_pauses_before_it_repeats_a_commit() {
         let late = doc! { "code": 64, "errmsg": "late" };
         let point = FailPoint::new(FailPointMode::AlwaysOn, &["commitTransaction"]).write_concern_error(late);
         primary.set_fail_point(point);
-        let outcome = session(&client).with_transaction(TransactionOptions::new(), insert).await;
-        assert!(refused(outcome).has_label("UnknownTransactionCommitResult"));
+        let (mut commits, mut before) = (0, 0);
+        // On a machine that stalls, the limit may pass before the second commit.
+        while commits < 2 {
+            let outcome = session(&client).with_transaction(TransactionOptions::new(), insert).await;
+            let error = refused(outcome);
+            commits = primary.count_of("commitTransaction") - before;
+            before += commits;
+            assert!(commits < 2 || error.has_label(UNKNOWN), "{error:?}");
+        }
         // The limits of the pauses are 5, 7.5, 11.25 ms and so on: about twelve fit into half a second.
-        let commits = primary.count_of("commitTransaction");
-        assert!((2..60).contains(&commits), "{commits} commits");
+        assert!(commits < 60, "{commits} commits");
         client.close().await;
     });
 }
@@ -614,11 +620,16 @@ fn with_transaction_ends_at_the_time_limit_of_the_client() {
         let (_set, primary, client) = set_with(|options| options.timeout = Some(limit)).await;
         let labels = [TRANSIENT];
         primary.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["insert"]).error(112).labels(&labels));
-        let begun = std::time::Instant::now();
-        let outcome = session(&client).with_transaction(TransactionOptions::new(), insert).await;
-        assert!(refused(outcome).has_label(TRANSIENT));
-        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-        assert!(primary.count_of("insert") > 2);
+        let (mut inserts, mut before) = (0, 0);
+        // On a machine that stalls, the limit may pass before the third attempt.
+        while inserts < 3 {
+            let begun = std::time::Instant::now();
+            let outcome = session(&client).with_transaction(TransactionOptions::new(), insert).await;
+            assert!(refused(outcome).has_label(TRANSIENT));
+            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+            inserts = primary.count_of("insert") - before;
+            before += inserts;
+        }
         client.close().await;
     });
 }
