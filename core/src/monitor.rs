@@ -90,7 +90,7 @@ enum Next {
     /// Wait for heartbeatFrequencyMS.
     Wait,
     /// Wait for minHeartbeatFrequencyMS only: a retry was due, but the previous retry is too
-    /// recent.
+    /// recent; or the host lost the check.
     WaitBriefly,
     /// Check at once on a new connection.
     Retry,
@@ -412,7 +412,9 @@ impl Monitor {
     /// cause is the timeout.
     ///
     /// - `now`: must be from the same clock in all calls. `conn`: of any action. `cause`: the
-    ///   failure.
+    ///   failure. [`Cause::Cancelled`] if the host lost the check, for example because its task
+    ///   panicked: the next check begins [`MIN_HEARTBEAT_FREQUENCY`] later, whether the server was
+    ///   known or not.
     /// - `known`: whether the server's type is known, before this failure.
     ///
     /// Cost: O(1), no allocation. Owes `Hangup` unless the dial failed.

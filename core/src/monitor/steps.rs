@@ -207,7 +207,10 @@ impl Monitor {
         self.check.hang_up();
         self.stop_streaming();
         self.rtt.reset();
-        let next = if !(cause.is_network() && known) {
+        let next = if cause == Cause::Cancelled {
+            // The host lost the check, which says nothing about the server.
+            Next::WaitBriefly
+        } else if !(cause.is_network() && known) {
             Next::Wait
         } else if self.retried.is_some_and(|at| now.saturating_since(at) < MIN_HEARTBEAT_FREQUENCY) {
             Next::WaitBriefly

@@ -189,7 +189,11 @@ pub(crate) async fn at_rest<R: Runtime>(server: &FakeServer, core: &ClientCore<R
     };
     let begun = Instant::now();
     while !look().0 {
-        assert!(begun.elapsed() < PATIENCE, "not at rest: {:?}", look());
+        if begun.elapsed() >= PATIENCE {
+            let mut server_type = None;
+            core.for_each_server(|server| server_type = Some(server.server_type));
+            panic!("not at rest: {:?}, the server is {server_type:?}", look());
+        }
         async_io::Timer::after(Duration::from_millis(1)).await;
     }
 }

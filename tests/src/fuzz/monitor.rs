@@ -280,7 +280,7 @@ fn any_cause(choices: &mut Bytes<'_>) -> Cause {
     choices.one_of(&[
         Cause::Network,
         Cause::NetworkTimeout,
-        Cause::Network,
+        Cause::Cancelled,
         Cause::NetworkTimeout,
         Cause::Dns,
         Cause::Certificate(CertificateFault::Expired),

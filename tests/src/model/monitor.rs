@@ -506,6 +506,7 @@ impl ModelMonitor {
                 let network = matches!(cause, Cause::Network | Cause::NetworkTimeout);
                 let recently = self.retries.last().is_some_and(|last| self.clock < last + PAUSE_MIN);
                 let then = match (network && self.known, recently) {
+                    _ if cause == Cause::Cancelled => Then::SleepBriefly,
                     (false, _) => Then::Sleep,
                     (true, true) => Then::SleepBriefly,
                     (true, false) => Then::Retry,

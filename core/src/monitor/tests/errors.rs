@@ -96,6 +96,26 @@ fn mon_56_other_failures_wait_even_on_a_known_server() {
     assert!(matches!(rig.actions()[..], [MonitorAction::Hangup(first), MonitorAction::Dial(_)] if first == conn));
 }
 
+#[test]
+fn a_check_that_the_host_lost_is_repeated_after_500_ms() {
+    let first_check = || {
+        let mut rig = Rig::polling();
+        let conn = rig.connect();
+        (rig, conn)
+    };
+    for (mut rig, conn) in [known_and_checking(), first_check()] {
+        let lost_at = rig.now;
+        rig.fail(conn, Cause::Cancelled).expect("current");
+        rig.settle();
+        assert_eq!(rig.actions()[..], [MonitorAction::Hangup(conn)]);
+        let again = lost_at.saturating_add(MIN_HEARTBEAT_FREQUENCY);
+        assert_eq!(rig.due(), Some(again), "the loss says nothing about the server");
+        rig.now = again;
+        rig.timeout();
+        assert!(matches!(rig.actions()[..], [MonitorAction::Dial(_)]), "a new connection");
+    }
+}
+
 /// MON-55.
 #[test]
 #[doc(alias = "MON-55")]

@@ -176,7 +176,10 @@ async fn in_the_background<P: Platform + Default>(subject: &Hosted<P>, part: Pan
             }
             platform.panic_next(Panic::Never);
         }
-        // If the panic occurred during a check, that check has failed.
+        // If the panic occurred during a check, that check has failed, and the client repeats it:
+        // no operation requests one meanwhile.
+        eventually("the panic has unwound", || platform.is_quiet()).await;
+        rig.at_rest().await;
         rig.works().await;
         monitor_checks(&rig).await;
     }

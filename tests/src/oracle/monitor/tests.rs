@@ -89,5 +89,5 @@ fn runs_of_two_hundred_seeds_have_these_counts() {
         let bytes: Vec<u8> = (0..300).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
         seen.add(&fuzz::monitor::run(&bytes));
     }
-    expect!["Counts { starts: 2157, ends: 2157, streamed: 377, failed: 1150, timeouts: 759, cancelled: 193, closed: 56, retries: 167, stale: 1370, measured: 40 }"].assert_eq(&format!("{seen:?}"));
+    expect!["Counts { starts: 2150, ends: 2150, streamed: 374, failed: 1131, timeouts: 756, cancelled: 208, closed: 56, retries: 163, stale: 1372, measured: 40 }"].assert_eq(&format!("{seen:?}"));
 }

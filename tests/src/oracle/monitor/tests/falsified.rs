@@ -99,11 +99,11 @@ fn falsified_outputs_break_these_invariants() {
         a failure is reported as a success: S16 65, S18 29, S2 71
         a report is stale, or is not: S21 187
         a round-trip time is wrong: S13 187
-        an action is another, or one too much: S1 50, S14 49, S15 18, S17 26, S18 44
+        an action is another, or one too much: S1 49, S14 49, S15 18, S17 26, S18 45
         an action is missing: S1 78, S14 5, S15 17, S17 20, S18 48
-        an event has another time: S16 28, S18 8, S2 68, S4 62, S6 2
+        an event has another time: S16 28, S18 8, S2 67, S4 63, S6 2
         an event is emitted twice: S15 5, S16 27, S18 6, S2 53, S4 79
-        an event is missing: S15 3, S16 31, S18 7, S2 48, S4 77
+        an event is missing: S15 3, S16 31, S18 7, S2 47, S4 78
         awaited is wrong: S15 2, S16 29, S18 6, S2 67, S4 74, S6 2
         streaming is wrong: S14 187
         the next deadline is wrong: S16 79, S4 73, S5 2, S7 22
