@@ -2,6 +2,7 @@
 //!
 //! Read first: Run Command, "Implementation requirements".
 
+use super::convert::{self, Read, into_encoded};
 use super::options::tag_sets;
 use super::session::SessionState;
 use super::transaction::label_retryable_write;
@@ -16,7 +17,6 @@ use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_driver::{
     AttemptError as _, Attempts, CommandOptions, EventKinds, Guard, Publish as _, RetryPolicy, SelectionRequest,
 };
-use poolhouse_wire::bson::RawDocument;
 use poolhouse_wire::command::{CommandShape, Retry};
 use serde::de::DeserializeOwned;
 
@@ -91,7 +91,7 @@ impl<P: Platform> Client<P> {
         command: bson::Document,
         options: CommandOptions<'_>,
     ) -> Result<bson::Document, Error> {
-        self.run(database, &connection::encoded(&command)?, options, connection::to_document).await
+        self.run(database, &into_encoded(command)?, options, convert::to_document).await
     }
 
     /// Runs a command as [`Client::run_command`] does, and decodes the reply with serde.
@@ -115,7 +115,7 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::run_command`]; [`Error::Bson`] if the reply is no `T`. The server has executed
     /// the command then.
-    pub async fn run_command_as<T: DeserializeOwned>(
+    pub async fn run_command_as<T: DeserializeOwned + Send>(
         &self,
         database: &str,
         command: bson::Document,
@@ -128,13 +128,13 @@ impl<P: Platform> Client<P> {
     /// # Errors
     ///
     /// As [`Client::run_command_as`].
-    pub async fn run_command_as_with<T: DeserializeOwned>(
+    pub async fn run_command_as_with<T: DeserializeOwned + Send>(
         &self,
         database: &str,
         command: bson::Document,
         options: CommandOptions<'_>,
     ) -> Result<T, Error> {
-        self.run(database, &connection::encoded(&command)?, options, connection::to_value).await
+        self.run(database, &into_encoded(command)?, options, convert::to_value).await
     }
 
     /// Runs a command as [`Client::run_command`] does, without decoding documents: the bytes are
@@ -164,7 +164,7 @@ impl<P: Platform> Client<P> {
         command: &bson::RawDocument,
         options: CommandOptions<'_>,
     ) -> Result<bson::RawDocumentBuf, Error> {
-        self.run(database, command.as_bytes(), options, connection::to_raw_document).await
+        self.run(database, command.as_bytes(), options, convert::to_raw_document).await
     }
 
     async fn run<T>(
@@ -172,7 +172,7 @@ impl<P: Platform> Client<P> {
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
-        read: fn(RawDocument<'_>) -> Result<T, Error>,
+        read: Read<T>,
     ) -> Result<T, Error> {
         let mut session = SessionState::default();
         let result = self.run_in(&mut session, database, command, options, read).await;
@@ -188,10 +188,10 @@ impl<P: Platform> Client<P> {
         database: &str,
         command: &[u8],
         options: CommandOptions<'_>,
-        read: fn(RawDocument<'_>) -> Result<T, Error>,
+        read: Read<T>,
     ) -> Result<T, Error> {
         let finish = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
-            let value = read(connection::reply_of(&guard)?);
+            let value = connection::converted(&guard, read);
             session.keep(self, guard);
             value
         };
@@ -217,7 +217,7 @@ impl<P: Platform> Client<P> {
         finish: impl AsyncFnOnce(Guard<'_, Net<P>>, &mut SessionState<P>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Checked first, so an invalid command fails before a server is selected.
-        let command = connection::checked(command)?;
+        let command = convert::checked(command)?;
         let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
         if shape.name == "getMore" && !shape.has_session && session.own.is_none() {
             return Err(Error::Session("getMore needs the session of its cursor: use run_cursor_command"));

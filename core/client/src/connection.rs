@@ -1,11 +1,13 @@
 //! Connections checked out by the application.
 
+use super::convert::{Read, checked, into_encoded, to_document, to_document_lossy, to_raw_document, to_value};
 use super::error::labels;
 use super::options::tag_sets;
 use super::session::{Additions, SessionState};
 use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform, WriteError};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
@@ -129,7 +131,7 @@ impl<'c, P: Platform> Connection<'c, P> {
     /// more, unless the command was not sent: see [`Guard::run_command`]. After an
     /// [`Error::Command`] or an [`Error::Write`], it stays usable.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
-        self.run(database, &encoded(&command)?, to_document).await
+        self.run(database, &into_encoded(command)?, to_document).await
     }
 
     /// Runs a command as [`Connection::run_command`] does, and decodes the reply with serde: see
@@ -138,12 +140,12 @@ impl<'c, P: Platform> Connection<'c, P> {
     /// # Errors
     ///
     /// As [`Connection::run_command`]; [`Error::Bson`] if the reply is no `T`.
-    pub async fn run_command_as<T: DeserializeOwned>(
+    pub async fn run_command_as<T: DeserializeOwned + Send>(
         &mut self,
         database: &str,
         command: bson::Document,
     ) -> Result<T, Error> {
-        self.run(database, &encoded(&command)?, to_value).await
+        self.run(database, &into_encoded(command)?, to_value).await
     }
 
     /// Runs a command as [`Connection::run_command`] does, without decoding documents.
@@ -163,7 +165,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         &mut self,
         database: &str,
         command: &[u8],
-        read: fn(RawDocument<'_>) -> Result<T, Error>,
+        read: Read<T>,
     ) -> Result<T, Error> {
         match self.client.operation_span(None, database, command) {
             None => self.run_within(database, command, read).await,
@@ -175,7 +177,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         &mut self,
         database: &str,
         command: &[u8],
-        read: fn(RawDocument<'_>) -> Result<T, Error>,
+        read: Read<T>,
     ) -> Result<T, Error> {
         let command = checked(command)?;
         let pairs = self.read_preference.as_deref().map(OwnedReadPreference::pairs).unwrap_or_default();
@@ -189,7 +191,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         let session = self.session.get_or_insert_default();
         let is_timed = !self.is_paced;
         run_once(&mut self.guard, self.client, session, database, command, sent.as_ref(), is_timed).await?;
-        read(reply_of(&self.guard)?)
+        converted(&self.guard, read)
     }
 
     /// Returns the driver's guard of the connection, which writes commands and reads replies
@@ -218,19 +220,6 @@ impl<P: Platform> fmt::Debug for Connection<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("guard", &self.guard).finish()
     }
-}
-
-pub(super) fn encoded(command: &bson::Document) -> Result<Vec<u8>, Error> {
-    command.to_vec().map_err(|error| Error::Bson(error.to_string()))
-}
-
-/// Checks that the bytes are a BSON document that is not empty, and returns them as a command.
-pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
-    let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
-    if command.is_empty() {
-        return Err(Error::Bson("a command must not be empty".into()));
-    }
-    Ok(command)
 }
 
 /// The parts of a command to send.
@@ -329,9 +318,21 @@ pub(super) fn reply_of<'a, P: Platform>(guard: &'a Guard<'_, Net<P>>) -> Result<
     Ok(guard.reply().ok_or(OperationError::Broken(Cause::Closed))?)
 }
 
-/// Returns the last reply for an error; an empty document if it is malformed.
+/// Returns the last reply, converted.
+///
+/// # Errors
+///
+/// [`Error::Bson`]: the server has executed the command, but `read` refuses the reply.
+pub(super) fn converted<P: Platform, T>(guard: &Guard<'_, Net<P>>, read: Read<T>) -> Result<T, Error> {
+    read(reply_of(guard)?).map_err(|fault| {
+        let server = guard.server().address();
+        Error::Bson(format!("{server}: the command was executed, but its reply was not converted: {fault}"))
+    })
+}
+
+/// Returns the last reply for an error.
 fn document_of<P: Platform>(guard: &Guard<'_, Net<P>>) -> bson::Document {
-    guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default()
+    guard.reply().map(to_document_lossy).unwrap_or_default()
 }
 
 fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
@@ -361,15 +362,3 @@ const DIRECT: &str =
 /// Source: Retryable Writes, on unsupported storage engines.
 const NO_NUMBERS: &str =
     "this deployment does not support retryable writes: set retryWrites=false in the connection string";
-
-pub(super) fn to_document(reply: RawDocument<'_>) -> Result<bson::Document, Error> {
-    reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string()))
-}
-
-pub(super) fn to_value<T: DeserializeOwned>(reply: RawDocument<'_>) -> Result<T, Error> {
-    bson::deserialize_from_slice(reply.as_bytes()).map_err(|error| Error::Bson(error.to_string()))
-}
-
-pub(super) fn to_raw_document(reply: RawDocument<'_>) -> Result<bson::RawDocumentBuf, Error> {
-    bson::RawDocumentBuf::from_bytes(reply.as_bytes().to_vec()).map_err(|error| Error::Bson(error.to_string()))
-}

@@ -11,7 +11,7 @@ mod session_cursor;
 pub use options::{CursorOptions, TimeoutMode};
 pub use session_cursor::SessionCursor;
 
-use super::connection;
+use super::convert;
 use super::session::SessionState;
 use super::{Client, CommandOptions, Database, Error, Net, Platform};
 use alloc::borrow::ToOwned;
@@ -80,8 +80,8 @@ impl<P: Platform> Client<P> {
         cursor_options: CursorOptions,
     ) -> Result<Batches<P>, Error> {
         let timeout = options.timeout.or(self.options().timeout);
-        let command = connection::encoded(&command)?;
-        let checked = connection::checked(&command)?;
+        let command = convert::into_encoded(command)?;
+        let checked = convert::checked(&command)?;
         let shape = CommandShape::parse(checked).map_err(|error| Error::Bson(error.to_string()))?;
         if !shape.is_acknowledged {
             return Err(Error::Cursor("a command without acknowledgement (w: 0) has no cursor"));
@@ -189,7 +189,7 @@ impl<P: Platform, T> Cursor<P, T> {
     /// [`Error::Bson`] the next call returns the next document, after any other error `None`.
     pub async fn try_next(&mut self) -> Result<Option<T>, Error>
     where
-        T: DeserializeOwned,
+        T: DeserializeOwned + Send,
     {
         poll_fn(|context| self.poll_try_next(context)).await
     }
@@ -221,11 +221,10 @@ impl<P: Platform, T> Cursor<P, T> {
 
     fn poll_try_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, Error>>
     where
-        T: DeserializeOwned,
+        T: DeserializeOwned + Send,
     {
         let Some(document) = ready!(self.poll_document(context))? else { return Poll::Ready(Ok(None)) };
-        let bytes = self.bytes(document);
-        Poll::Ready(bson::deserialize_from_slice(bytes).map(Some).map_err(|error| Error::Bson(error.to_string())))
+        Poll::Ready(self.batches.as_ref().map(|batches| batches.decode(document)).transpose())
     }
 
     /// Waits for the next document, and returns its range in the last reply; `None` after the last
@@ -250,7 +249,7 @@ impl<P: Platform, T> Cursor<P, T> {
     }
 }
 
-impl<P: Platform, T: DeserializeOwned> Stream for Cursor<P, T> {
+impl<P: Platform, T: DeserializeOwned + Send> Stream for Cursor<P, T> {
     type Item = Result<T, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -69,7 +69,7 @@ impl<P: Platform> Database<P> {
     /// # Errors
     ///
     /// As [`Client::run_command_as`].
-    pub async fn run_command_as<T: DeserializeOwned>(&self, command: bson::Document) -> Result<T, Error> {
+    pub async fn run_command_as<T: DeserializeOwned + Send>(&self, command: bson::Document) -> Result<T, Error> {
         self.client.run_command_as(&self.name, command).await
     }
 
@@ -79,7 +79,7 @@ impl<P: Platform> Database<P> {
     /// # Errors
     ///
     /// As [`Client::run_command_as`].
-    pub async fn run_command_as_with<T: DeserializeOwned>(
+    pub async fn run_command_as_with<T: DeserializeOwned + Send>(
         &self,
         command: bson::Document,
         options: CommandOptions<'_>,

@@ -25,6 +25,7 @@ pub mod api;
 pub mod clock;
 mod command;
 mod connection;
+mod convert;
 mod cursor;
 mod database;
 mod dial;

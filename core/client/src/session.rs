@@ -7,7 +7,8 @@
 //! Read first: Driver Sessions, "Implicit sessions", "Gossipping the cluster time"; Causal
 //! Consistency, "Causal consistency"; Snapshot Reads, "Specification".
 
-use super::connection::{self, Parts};
+use super::connection::Parts;
+use super::convert;
 use super::spans::TransactionSpan;
 use super::transaction::{Pin, TransactionOptions, millis};
 use super::{Client, CommandOptions, Error, Net, Platform, lock};
@@ -240,7 +241,7 @@ impl<P: Platform> SessionState<P> {
         if !additions.has_cluster_time && self.own.is_none() {
             return;
         }
-        for element in reply.iter().map_while(Result::ok) {
+        for element in reply.iter().filter_map(Result::ok) {
             match (element.key, element.value) {
                 ("$clusterTime", RawValue::Document(time)) => {
                     let _: Result<(), WireError> = lock(&client.inner.sessions.cluster_time).handle(time);
@@ -566,7 +567,7 @@ impl<P: Platform> ClientSession<P> {
     pub fn cluster_time(&self) -> Option<bson::Document> {
         let seen = lock(&self.client.inner.sessions.cluster_time);
         let own = self.own().map(|own| &own.cluster_time).filter(|own| own.time() > seen.time());
-        own.unwrap_or(&seen).document().and_then(|time| connection::to_document(time).ok())
+        own.unwrap_or(&seen).document().and_then(|time| convert::to_document(time).ok())
     }
 
     /// Makes the commands of this session send this cluster time, unless the client has seen a later
@@ -576,7 +577,7 @@ impl<P: Platform> ClientSession<P> {
     ///
     /// [`Error::Bson`] if it is no cluster time. Nothing has changed.
     pub fn advance_cluster_time(&mut self, time: &bson::Document) -> Result<(), Error> {
-        let bytes = connection::encoded(time)?;
+        let bytes = convert::encoded(time)?;
         let Some(own) = &mut self.state.own else { return Ok(()) };
         let handled = RawDocument::new(&bytes).and_then(|time| own.cluster_time.handle(time));
         handled.map_err(|error| Error::Bson(error.to_string()))
@@ -614,8 +615,8 @@ impl<P: Platform> ClientSession<P> {
         command: bson::Document,
         options: CommandOptions<'_>,
     ) -> Result<bson::Document, Error> {
-        let command = connection::encoded(&command)?;
-        self.client.run_in(&mut self.state, database, &command, options, connection::to_document).await
+        let command = convert::into_encoded(command)?;
+        self.client.run_in(&mut self.state, database, &command, options, convert::to_document).await
     }
 
     /// Runs a command in this session and decodes the reply, as [`Client::run_command_as`] does.
@@ -624,7 +625,7 @@ impl<P: Platform> ClientSession<P> {
     ///
     /// As [`ClientSession::run_command`]; [`Error::Bson`] if the reply is no `T`. The server has
     /// executed the command then.
-    pub async fn run_command_as<T: DeserializeOwned>(
+    pub async fn run_command_as<T: DeserializeOwned + Send>(
         &mut self,
         database: &str,
         command: bson::Document,
@@ -638,14 +639,14 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// As [`ClientSession::run_command`]; [`Error::Bson`] if the reply is no `T`.
-    pub async fn run_command_as_with<T: DeserializeOwned>(
+    pub async fn run_command_as_with<T: DeserializeOwned + Send>(
         &mut self,
         database: &str,
         command: bson::Document,
         options: CommandOptions<'_>,
     ) -> Result<T, Error> {
-        let command = connection::encoded(&command)?;
-        self.client.run_in(&mut self.state, database, &command, options, connection::to_value).await
+        let command = convert::into_encoded(command)?;
+        self.client.run_in(&mut self.state, database, &command, options, convert::to_value).await
     }
 
     /// Runs a raw command in this session, as [`Client::run_raw_command_with`] does.
@@ -660,7 +661,7 @@ impl<P: Platform> ClientSession<P> {
         options: CommandOptions<'_>,
     ) -> Result<bson::RawDocumentBuf, Error> {
         let command = command.as_bytes();
-        self.client.run_in(&mut self.state, database, command, options, connection::to_raw_document).await
+        self.client.run_in(&mut self.state, database, command, options, convert::to_raw_document).await
     }
 }
 

@@ -341,11 +341,11 @@ fn first_killed(command: RawDocument<'_>) -> Option<i64> {
 /// Source: OpenTelemetry, "db.query.text".
 fn shown<'a>(command: RawDocument<'a>, kept: &'a mut Vec<u8>) -> RawDocument<'a> {
     let is_left_out = |key: &str| matches!(key, "lsid" | "$clusterTime" | "$db" | "signature");
-    if !command.iter().map_while(Result::ok).any(|element| is_left_out(element.key)) {
+    if !command.iter().filter_map(Result::ok).any(|element| is_left_out(element.key)) {
         return command;
     }
     let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
-        let mut elements = command.iter().map_while(Result::ok).filter(|element| !is_left_out(element.key));
+        let mut elements = command.iter().filter_map(Result::ok).filter(|element| !is_left_out(element.key));
         elements.try_for_each(|element| body.value(element.key, element.value).map(drop))
     };
     let copied = DocumentWriter::write(kept, write).is_ok();

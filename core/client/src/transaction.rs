@@ -4,6 +4,7 @@
 //! Transactions, "Sequence of Actions".
 
 use super::connection::{self, Parts};
+use super::convert;
 use super::session::{Additions, SessionState, max_time_ms};
 use super::spans::TransactionSpan;
 use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
@@ -380,7 +381,7 @@ impl<P: Platform> Client<P> {
             };
             let (command, is_repeated) = session.end_command(is_commit, deadline.is_some(), rest_ms)?;
             let additions = session.begin_end(self);
-            let command = connection::checked(&command)?;
+            let command = convert::checked(&command)?;
             let parts = Parts { database: "admin", command, preference: None, additions, has_reply: true };
             let Err(error) = connection::exchange(&mut guard, self, session, &parts, false).await else {
                 session.keep(self, guard);

@@ -1,7 +1,9 @@
 //! BSON: a borrowing reader and an appending writer.
 //!
 //! Opening a document is O(1) and checks its length and its last byte. Elements are checked when
-//! they are read; [`RawDocument::validate`] checks all of them, without recursion.
+//! they are read; [`RawDocument::validate`] checks all of them, without recursion, and
+//! [`RawDocument::validate_structure`] checks what every reader relies on: a document that was received
+//! has passed it.
 //!
 //! Deliberately tolerated: array keys are ignored (only position counts), keys may repeat
 //! ([`RawDocument::get`] returns the first), and option letters of regular expressions may be in
@@ -13,6 +15,9 @@
 mod convert;
 mod document;
 mod json;
+mod path;
+#[cfg(feature = "alloc")]
+mod lossy;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -20,6 +25,8 @@ mod write;
 
 pub use document::{DEPTH_MAX, Element, Elements, RawArray, RawDocument, Values};
 pub use json::RelaxedJson;
+pub use path::FieldPath;
 pub use value::{Binary, ElementType, RawValue, Regex, Timestamp};
+pub(crate) use value::Raw;
 pub(crate) use write::patch_len;
 pub use write::{ArrayWriter, DocumentWriter};

@@ -10,7 +10,7 @@ mod tests;
 pub use sensitive::is_sensitive;
 pub use shape::{CommandShape, Retry};
 
-use super::bson::{ElementType, RawArray, RawDocument};
+use super::bson::{ElementType, Raw, RawArray, RawDocument};
 use super::error::{WireError, WireErrorKind};
 use super::fields::{Field, is_absent, put};
 use super::labels::Labels;
@@ -21,7 +21,7 @@ use crate::server::TopologyVersion;
 ///
 /// `ok` is required and must be a number or a boolean; `topologyVersion` must be well-formed if
 /// present. Any other field of a wrong type counts as absent. If a field is repeated, the first one
-/// is used.
+/// is used. Of text that is not UTF-8, the part before the first wrong byte is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandReply<'a> {
@@ -61,17 +61,28 @@ impl<'a> CommandReply<'a> {
     /// # Errors
     ///
     /// [`WireErrorKind::FieldMissing`] and [`WireErrorKind::FieldType`] for `ok` and
-    /// `topologyVersion`, or the error of a malformed element at the top level.
+    /// `topologyVersion`, or the error of the structure at the top level.
     pub fn parse(reply: RawDocument<'a>) -> Result<Self, WireError> {
         let mut common = ErrorFields::default();
         let (mut ok, mut topology_version, mut write_concern_error) = (None, None, None);
         let mut write_errors = None;
-        for element in reply {
-            let element = element?;
-            if is_absent(&element.value) || common.take(element.key, &Field::new("", element)) {
+        for raw in reply.raw_elements() {
+            let raw = raw?;
+            let name = match raw.key {
+                b"ok" => "ok",
+                b"topologyVersion" => "topologyVersion",
+                b"writeConcernError" => "writeConcernError",
+                b"writeErrors" => "writeErrors",
+                _ => {
+                    common.take(raw);
+                    continue;
+                }
+            };
+            let element = raw.element()?;
+            if is_absent(&element.value) {
                 continue;
             }
-            match element.key {
+            match name {
                 "ok" => put(&mut ok, Field::new("ok", element).ok()?),
                 "topologyVersion" => {
                     put(&mut topology_version, Field::new("topologyVersion", element).topology_version()?);
@@ -81,8 +92,7 @@ impl<'a> CommandReply<'a> {
                         put(&mut write_concern_error, WriteConcernError::parse(document)?);
                     }
                 }
-                "writeErrors" => write_errors = write_errors.or(element.value.as_array()),
-                _ => {}
+                _ => write_errors = write_errors.or(element.value.as_array()),
             }
         }
         let missing = WireError::new(WireErrorKind::FieldMissing { name: "ok" }, reply.offset());
@@ -101,7 +111,7 @@ impl<'a> CommandReply<'a> {
     /// Whether a reply has a usual form of `ok: 1` and no field that requires full parsing.
     ///
     /// If so, [`CommandReply::parse`] would return it with `ok` and without write errors.
-    /// A cheap check for a reply that has passed [`RawDocument::validate`]; `false` only means that
+    /// A cheap check for a reply that has passed [`RawDocument::validate_structure`]; `false` only means that
     /// the reply must be parsed.
     #[must_use]
     pub fn is_plain_success(reply: RawDocument<'_>) -> bool {
@@ -147,11 +157,8 @@ impl<'a> CommandReply<'a> {
 impl<'a> WriteConcernError<'a> {
     fn parse(document: RawDocument<'a>) -> Result<Self, WireError> {
         let mut common = ErrorFields::default();
-        for element in document {
-            let element = element?;
-            if !is_absent(&element.value) {
-                common.take(element.key, &Field::new("", element));
-            }
+        for raw in document.raw_elements() {
+            common.take(raw?);
         }
         Ok(Self {
             code: common.code,
@@ -172,17 +179,21 @@ struct ErrorFields<'a> {
 }
 
 impl<'a> ErrorFields<'a> {
-    /// Stores a field if it is one of these, and returns whether it is. A field of a wrong type
-    /// counts as absent.
-    fn take(&mut self, key: &str, field: &Field<'a>) -> bool {
-        match key {
-            "code" => self.code = self.code.or(field.integer32().ok()),
-            "codeName" => self.code_name = self.code_name.or(field.text().ok()),
-            "errmsg" => self.message = self.message.or(field.text().ok()),
-            "errorLabels" => self.labels = self.labels.or(field.element.value.as_array()),
-            _ => return false,
+    /// Stores a field if it is one of these. A field of a wrong type counts as absent.
+    fn take(&mut self, raw: Raw<'a>) {
+        match raw.key {
+            b"code" => {
+                let code = raw.element().ok().and_then(|element| Field::new("", element).integer32().ok());
+                self.code = self.code.or(code);
+            }
+            b"codeName" => self.code_name = self.code_name.or(raw.text_front()),
+            b"errmsg" => self.message = self.message.or(raw.text_front()),
+            b"errorLabels" => {
+                let labels = raw.element().ok().and_then(|element| element.value.as_array());
+                self.labels = self.labels.or(labels);
+            }
+            _ => {}
         }
-        true
     }
 }
 

@@ -4,11 +4,12 @@
 
 use super::reply::{Batch, Reply, collection, is_gone, kill_command};
 use super::{CursorOptions, TimeoutMode};
-use crate::connection;
+use crate::{connection, convert};
 use crate::session::SessionState;
 use crate::transaction::{PinnedConnection, millis};
 use crate::{Client, Error, Net, Platform};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,6 +21,7 @@ use poolhouse_core::Instant;
 use poolhouse_core::pool::Pinned;
 use poolhouse_driver::{BaseRuntime as _, OperationError, Runtime, overload_pause};
 use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument};
+use serde::de::DeserializeOwned;
 
 /// How long the client waits in the background until the server has closed a cursor.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -195,7 +197,7 @@ impl<P: Platform> Origin<P> {
         if self.client.is_paced(deadline) {
             self.client.pace(&mut guard);
         }
-        let command = connection::checked(command)?;
+        let command = convert::checked(command)?;
         let lent = reply.lend(&mut guard);
         let outcome =
             connection::run_once(&mut guard, &self.client, session, &self.database, command, None, false).await;
@@ -305,8 +307,8 @@ impl<P: Platform> Batches<P> {
     }
 
     pub(super) fn get_more(&self) -> Result<Vec<u8>, Error> {
-        let comment = self.options.comment.as_ref().map(|comment| bson::doc! { "": comment.clone() }.to_vec());
-        let comment = comment.transpose().map_err(|error| Error::Bson(error.to_string()))?;
+        let comment = self.options.comment.as_ref().map(|comment| convert::encoded(&bson::doc! { "": comment.clone() }));
+        let comment = comment.transpose()?;
         let comment = comment.as_deref().and_then(|bytes| RawDocument::new(bytes).ok()?.get("").ok()?);
         let (id, options) = (self.id, &self.options);
         let collection = collection(&self.origin.namespace, &self.origin.database);
@@ -393,6 +395,21 @@ impl<P: Platform> Batches<P> {
         origin.client.in_background(async move {
             let _: Result<(), Error> = self.kill().await;
         });
+    }
+
+    /// Decodes a document of the last reply.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Bson`]: this document is no `T`; the others may be.
+    pub(super) fn decode<T: DeserializeOwned + Send>(&self, document: Range<usize>) -> Result<T, Error> {
+        let bytes = self.reply.body().get(document).unwrap_or_default();
+        let decoded = RawDocument::new(bytes).map_err(|error| error.to_string()).and_then(convert::to_value);
+        decoded.map_err(|fault| {
+            let Origin { server, namespace, .. } = &*self.origin;
+            let server = server.address();
+            Error::Bson(format!("{server}: a document of {namespace} was not converted: {fault}"))
+        })
     }
 
     /// Takes the next element of the batch, and returns the range of its document in the reply.

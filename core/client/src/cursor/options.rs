@@ -2,7 +2,7 @@
 //!
 //! Read first: Run Command, "Cursor related commands"; Client Side Operations Timeout, "Cursors".
 
-use crate::Error;
+use crate::{Error, convert};
 use core::time::Duration;
 use poolhouse_wire::bson::{RawDocument, RawValue};
 
@@ -109,6 +109,7 @@ impl CursorOptions {
 
     /// Checks that the options agree with each other, with the command and with its timeout.
     pub(super) fn check(&self, command: RawDocument<'_>, timeout: Option<Duration>) -> Result<(), Error> {
+        self.comment.as_ref().map_or(Ok(()), convert::check_depth)?;
         if self.timeout_mode == TimeoutMode::CursorLifetime {
             if timeout.is_none() {
                 return Err(Error::Cursor("timeout_mode CursorLifetime needs a timeout"));

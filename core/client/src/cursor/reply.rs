@@ -3,6 +3,7 @@
 //! Read first: Find, getMore and killCursors commands; Load Balancers, "Behaviour With Cursors".
 
 use crate::connection::{self, reply_of};
+use crate::convert;
 use crate::session::SessionState;
 use crate::transaction::PinnedConnection;
 use crate::{Client, Error, Net, Platform};
@@ -82,7 +83,7 @@ pub(super) async fn begin<P: Platform>(
         let (database, command) = (database.to_owned(), kill_command(collection, id)?);
         guard.set_deadline(client.kill_deadline(timeout));
         // The fault of the cursor is the error that is returned.
-        let command = connection::checked(&command)?;
+        let command = convert::checked(&command)?;
         let _: Result<(), Error> =
             connection::run_once(&mut guard, client, session, &database, command, None, false).await;
     }

@@ -60,10 +60,10 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
     /// this function was dropped while it waited for a batch.
     pub async fn try_next(&mut self) -> Result<Option<T>, Error>
     where
-        T: DeserializeOwned,
+        T: DeserializeOwned + Send,
     {
-        let Some(document) = self.next_raw().await? else { return Ok(None) };
-        bson::deserialize_from_slice(document.as_bytes()).map(Some).map_err(|error| Error::Bson(error.to_string()))
+        let Some(document) = self.next().await? else { return Ok(None) };
+        self.batches.as_ref().map(|batches| batches.decode(document)).transpose()
     }
 
     /// Returns the next document as its bytes, as [`Cursor::next_raw`](super::Cursor::next_raw) does.
@@ -72,19 +72,21 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
     ///
     /// As [`SessionCursor::try_next`].
     pub async fn next_raw(&mut self) -> Result<Option<&bson::RawDocument>, Error> {
-        let document = match self.next_range().await {
-            Ok(Some(document)) => document,
-            Ok(None) => {
-                self.batches = None;
-                return Ok(None);
-            }
-            Err(error) => {
-                self.end();
-                return Err(error);
-            }
-        };
+        let Some(document) = self.next().await? else { return Ok(None) };
         let bytes = self.batches.as_ref().and_then(|batches| batches.reply.body().get(document)).unwrap_or_default();
         bson::RawDocument::from_bytes(bytes).map(Some).map_err(|error| Error::Bson(error.to_string()))
+    }
+
+    /// Waits for the next document, and returns its range in the last reply. The cursor ends with its last
+    /// document, and with an error.
+    async fn next(&mut self) -> Result<Option<Range<usize>>, Error> {
+        let next = self.next_range().await;
+        match &next {
+            Ok(Some(_)) => {}
+            Ok(None) => self.batches = None,
+            Err(_) => self.end(),
+        }
+        next
     }
 
     /// Closes the cursor, and waits until its server has closed it.

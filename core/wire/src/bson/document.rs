@@ -7,10 +7,15 @@ use super::value::{ElementType, Raw, RawValue, next_raw, text};
 use crate::error::{WireError, WireErrorKind};
 use crate::read::{Reader, saturate};
 
-/// The maximum nesting depth of documents.
+/// The maximum nesting depth of documents: how many documents and arrays may be around a value, beside
+/// the outermost document.
 ///
-/// Servers have a limit of 200. Stored documents may have 100 levels, and replies add a few.
-pub const DEPTH_MAX: usize = 200;
+/// Servers store documents of up to 180 levels, or of up to 230 with the highest `maxBSONDepth`. Replies
+/// add a few levels.
+pub const DEPTH_MAX: usize = 256;
+
+/// The fewest bytes of a nested document and its element: type, empty key, and the empty document.
+const LEVEL_BYTES_MIN: usize = 7;
 
 /// A document within borrowed bytes. Its length and its last byte are valid; its elements are not
 /// checked yet.
@@ -104,7 +109,8 @@ impl<'a> RawDocument<'a> {
         Reader::new(interior, self.at.saturating_add(4))
     }
 
-    /// The elements in order. Ends after the first error.
+    /// The elements in order. An element that cannot be decoded is an error, and the next one follows;
+    /// only after an error of the structure there is no next one.
     #[must_use]
     pub fn iter(self) -> Elements<'a> {
         Elements { rest: self.interior() }
@@ -140,6 +146,19 @@ impl<'a> RawDocument<'a> {
         false
     }
 
+    /// The elements in order, with keys and values that are not decoded. Ends after the first error.
+    #[inline]
+    pub(crate) fn raw_elements(self) -> impl Iterator<Item = Result<Raw<'a>, WireError>> {
+        let mut elements = self.interior();
+        core::iter::from_fn(move || {
+            let raw = next_raw(&mut elements);
+            if raw.is_err() {
+                elements.rest = &[];
+            }
+            raw.transpose()
+        })
+    }
+
     /// Checks every element at every depth: types, lengths, terminators, UTF-8, booleans. Linear in
     /// the bytes, no allocation, no recursion.
     ///
@@ -147,20 +166,73 @@ impl<'a> RawDocument<'a> {
     ///
     /// The first violation; [`WireErrorKind::TooDeep`] beyond [`DEPTH_MAX`].
     pub fn validate(self) -> Result<(), WireError> {
+        self.walk(|raw, _| {
+            text(raw.key, raw.key_at)?;
+            raw.decode()?;
+            raw.document()
+        })
+    }
+
+    /// Checks the structure of every element at every depth: types, lengths, terminators. What only a
+    /// conversion needs is not checked: UTF-8, the values of booleans, the second length of old binary
+    /// values. Linear in the bytes, no allocation, no recursion.
+    ///
+    /// After this check, an error of one value does not hide the values after it.
+    ///
+    /// # Errors
+    ///
+    /// The first violation; [`WireErrorKind::TooDeep`] beyond [`DEPTH_MAX`].
+    pub fn validate_structure(self) -> Result<(), WireError> {
+        self.walk(|raw, _| raw.document())
+    }
+
+    /// Whether more than `levels` documents and arrays are nested in this one. Nested documents that
+    /// are too short for that are not examined. No allocation, no recursion.
+    #[must_use]
+    pub fn is_deeper_than(self, levels: usize) -> bool {
+        let room = |bytes: usize| bytes.saturating_sub(EMPTY.len()) / LEVEL_BYTES_MIN;
+        if room(self.bytes.len()) <= levels {
+            return false;
+        }
+        let found = self.walk(|raw, depth| {
+            if depth + room(raw.value.rest.len()) <= levels {
+                return Ok(None);
+            }
+            match raw.document()? {
+                Some(_) if depth > levels => Err(raw.value.error(WireErrorKind::TooDeep)),
+                inner => Ok(inner),
+            }
+        });
+        found.is_err_and(|error| error.kind() == WireErrorKind::TooDeep)
+    }
+
+    /// Visits every element at every depth.
+    ///
+    /// - `enter`: checks an element; its second argument is 1 for the elements of this document, 2 for
+    ///   those in a nested one, and so on. Returns the document in the value if it must be visited too.
+    #[inline]
+    fn walk(
+        self,
+        enter: impl Fn(Raw<'a>, usize) -> Result<Option<Self>, WireError>,
+    ) -> Result<(), WireError> {
         let mut elements = self.interior();
         while let Some(raw) = next_raw(&mut elements)? {
-            text(raw.key, raw.key_at)?;
-            if let Some(inner) = document_in(raw)? {
-                return self.validate_nested(elements, inner);
+            if let Some(inner) = enter(raw, 1)? {
+                return self.walk_nested(elements, inner, enter);
             }
         }
         Ok(())
     }
 
-    /// Validates the first nested document and the elements after it. A separate function, because
+    /// Visits the first nested document and the elements after it. A separate function, because
     /// flat documents are common and do not need the array of end offsets.
     #[inline(never)]
-    fn validate_nested(self, behind: Reader<'a>, first: Self) -> Result<(), WireError> {
+    fn walk_nested(
+        self,
+        behind: Reader<'a>,
+        first: Self,
+        enter: impl Fn(Raw<'a>, usize) -> Result<Option<Self>, WireError>,
+    ) -> Result<(), WireError> {
         // `elements`: the elements being checked. `ends`: the end offsets of the documents around
         // them.
         let mut elements = first.interior();
@@ -176,8 +248,7 @@ impl<'a> RawDocument<'a> {
                 elements = self.part(resume, end);
                 continue;
             };
-            text(raw.key, raw.key_at)?;
-            let Some(inner) = document_in(raw)? else { continue };
+            let Some(inner) = enter(raw, depth + 1)? else { continue };
             let Some(slot) = ends.get_mut(depth) else {
                 return Err(raw.value.error(WireErrorKind::TooDeep));
             };
@@ -192,42 +263,6 @@ impl<'a> RawDocument<'a> {
         let index = |offset: u32| offset.saturating_sub(self.at) as usize;
         Reader::new(self.bytes.get(index(from)..index(to)).unwrap_or_default(), from)
     }
-}
-
-/// The nested document of an element (of code with scope: the scope). Any other value is only
-/// checked.
-fn document_in(raw: Raw<'_>) -> Result<Option<RawDocument<'_>>, WireError> {
-    Ok(match raw.element_type {
-        ElementType::Document | ElementType::Array => Some(RawDocument::open(raw.value)?),
-        ElementType::JavaScriptWithScope => {
-            if let RawValue::JavaScriptWithScope { scope, .. } = raw.decode()? {
-                Some(scope)
-            } else {
-                None
-            }
-        }
-        ElementType::Double
-        | ElementType::Undefined
-        | ElementType::ObjectId
-        | ElementType::DateTime
-        | ElementType::Null
-        | ElementType::Int32
-        | ElementType::Timestamp
-        | ElementType::Int64
-        | ElementType::Decimal128
-        | ElementType::MinKey
-        | ElementType::MaxKey => None,
-        ElementType::String
-        | ElementType::Binary
-        | ElementType::Boolean
-        | ElementType::Regex
-        | ElementType::DbPointer
-        | ElementType::JavaScript
-        | ElementType::Symbol => {
-            raw.decode()?;
-            None
-        }
-    })
 }
 
 impl PartialEq for RawDocument<'_> {
@@ -283,24 +318,18 @@ pub struct Elements<'a> {
     rest: Reader<'a>,
 }
 
-impl<'a> Elements<'a> {
-    fn step(&mut self) -> Result<Option<Element<'a>>, WireError> {
-        let Some(raw) = next_raw(&mut self.rest)? else { return Ok(None) };
-        let key = text(raw.key, raw.key_at)?;
-        Ok(Some(Element { key, value: raw.decode()?, offset: raw.value.at }))
-    }
-}
-
 impl<'a> Iterator for Elements<'a> {
     type Item = Result<Element<'a>, WireError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.step();
-        if step.is_err() {
-            self.rest.rest = &[];
+        match next_raw(&mut self.rest) {
+            Ok(raw) => Some(raw?.element()),
+            Err(error) => {
+                self.rest.rest = &[];
+                Some(Err(error))
+            }
         }
-        step.transpose()
     }
 }
 
@@ -332,7 +361,7 @@ impl<'a> RawArray<'a> {
         self.0.is_empty()
     }
 
-    /// The values in order. Ends after the first error.
+    /// The values in order, as in [`RawDocument::iter`].
     #[must_use]
     pub fn iter(self) -> Values<'a> {
         Values { elements: self.0.iter() }

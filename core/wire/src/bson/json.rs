@@ -12,7 +12,7 @@ use core::fmt::{self, Write};
 
 /// Displays a document as relaxed extended JSON. Returned by [`RawDocument::relaxed_json`].
 ///
-/// At a malformed element the output of the document or array around it ends with `<malformed>`.
+/// `<malformed>` replaces an element that cannot be decoded, such as one with text that is not UTF-8.
 /// `<too deep>` replaces values nested deeper than [`DEPTH_MAX`]. The output is for people, not for
 /// parsers.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +36,13 @@ impl fmt::Display for RelaxedJson<'_> {
 fn document(f: &mut fmt::Formatter<'_>, document: RawDocument<'_>, depth: usize) -> fmt::Result {
     f.write_char('{')?;
     for (place, element) in document.iter().enumerate() {
-        let Ok(element) = element else { return f.write_str("<malformed>") };
         if place > 0 {
             f.write_char(',')?;
         }
+        let Ok(element) = element else {
+            f.write_str("<malformed>")?;
+            continue;
+        };
         string(f, element.key)?;
         f.write_char(':')?;
         value(f, element.value, depth)?;
@@ -50,11 +53,13 @@ fn document(f: &mut fmt::Formatter<'_>, document: RawDocument<'_>, depth: usize)
 fn array(f: &mut fmt::Formatter<'_>, array: RawArray<'_>, depth: usize) -> fmt::Result {
     f.write_char('[')?;
     for (place, element) in array.iter().enumerate() {
-        let Ok(element) = element else { return f.write_str("<malformed>") };
         if place > 0 {
             f.write_char(',')?;
         }
-        value(f, element, depth)?;
+        match element {
+            Ok(element) => value(f, element, depth)?,
+            Err(_) => f.write_str("<malformed>")?,
+        }
     }
     f.write_char(']')
 }

@@ -94,6 +94,46 @@ fn nesting_is_limited_and_uses_no_stack() {
 }
 
 #[test]
+fn structure_is_checked_at_every_depth_and_with_the_same_limit() {
+    let structure = |bytes: &[u8]| RawDocument::new(bytes).and_then(RawDocument::validate_structure);
+    assert_eq!(structure(&nested(DEPTH_MAX)), Ok(()));
+    assert_eq!(structure(&nested(DEPTH_MAX + 1)).expect_err("deep").kind(), WireErrorKind::TooDeep);
+    for tag in [3, 4] {
+        let around = |inner: &[u8]| document(&[&[tag, b'd', 0], &document(inner)[..]].concat());
+        assert_eq!(structure(&around(b"\x02t\0\x02\0\0\0\xff\0")), Ok(()));
+        for (kind, inner) in [
+            (WireErrorKind::ElementTag { tag: 0x55 }, &b"\x55t\0"[..]),
+            (WireErrorKind::StringLength { length_bytes: 9 }, b"\x02t\0\x09\0\0\0\xff\0"),
+            (WireErrorKind::Terminator, b"\x02t\0\x02\0\0\0ab"),
+            (WireErrorKind::Terminator, b"\x0dt\0\x02\0\0\0ab"),
+            (WireErrorKind::Terminator, b"\x0ct\0\x02\0\0\0abaaaabbbbcccc"),
+            (WireErrorKind::ScopeLength { length_bytes: 14 }, b"\x0fs\0\x0e\0\0\0\x01\0\0\0\0\x04\0\0\0\0"),
+        ] {
+            assert_eq!(structure(&around(inner)).expect_err("malformed").kind(), kind, "{inner:?}");
+        }
+    }
+}
+
+#[test]
+fn depth_is_measured_without_a_stack() {
+    let is_deeper = |bytes: &[u8], levels| RawDocument::new(bytes).expect("opens").is_deeper_than(levels);
+    for levels in [0, 1, 2, 31, 32, 199, DEPTH_MAX] {
+        assert!(!is_deeper(&nested(levels), levels), "{levels}");
+        assert!(is_deeper(&nested(levels + 1), levels), "{levels}");
+    }
+    assert!(is_deeper(&nested(10_000), DEPTH_MAX));
+    // Behind wide siblings, which are not deep themselves.
+    let wide = document(&[b"\x05b\0\x00\x10\0\0\0", &[0; 4096][..], b"\x03d\0", &nested(40)[..]].concat());
+    assert!(is_deeper(&wide, 40) && !is_deeper(&wide, 41));
+    let beside = document(&[&b"\x03d\0"[..], &wide[..], b"\x040\0", &nested(60)[..]].concat());
+    assert!(is_deeper(&beside, 60) && !is_deeper(&beside, 61));
+    let scopes = document(
+        &[&b"\x0fs\0"[..], &i32::to_le_bytes(9 + i32::try_from(nested(9).len()).expect("short")), b"\x01\0\0\0\0", &nested(9)].concat(),
+    );
+    assert!(is_deeper(&scopes, 9) && !is_deeper(&scopes, 10));
+}
+
+#[test]
 fn siblings_after_nested_documents_are_validated_too() {
     let inner = document(b"\x08x\0\x01");
     for tag in [3, 4] {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::document::{RawArray, RawDocument};
+use super::document::{Element, RawArray, RawDocument};
 use crate::error::{WireError, WireErrorKind};
 use crate::read::{Reader, saturate};
 use crate::server::ObjectId;
@@ -341,9 +341,9 @@ fn whole(value: f64) -> Option<i64> {
 
 /// An element of known length, with a value that is not decoded yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Raw<'a> {
+pub(crate) struct Raw<'a> {
     pub(super) element_type: ElementType,
-    pub(super) key: &'a [u8],
+    pub(crate) key: &'a [u8],
     pub(super) key_at: u32,
     pub(super) value: Reader<'a>,
 }
@@ -429,16 +429,21 @@ pub(super) fn text(bytes: &[u8], at: u32) -> Result<&str, WireError> {
         .map_err(|error| WireError::new(WireErrorKind::Utf8, at.saturating_add(saturate(error.valid_up_to()))))
 }
 
-/// Takes a length-prefixed string.
-fn string<'a>(value: &mut Reader<'a>) -> Result<&'a str, WireError> {
+/// Takes the bytes of a length-prefixed string.
+#[inline]
+pub(super) fn string_bytes<'a>(value: &mut Reader<'a>) -> Result<&'a [u8], WireError> {
     let len = string_len(*value)?;
     value.take(4)?;
-    let at = value.at;
-    let bytes = value.take(len.saturating_sub(4))?;
-    match bytes.split_last() {
-        Some((0, head)) => text(head, at),
+    match value.take(len.saturating_sub(4))?.split_last() {
+        Some((0, head)) => Ok(head),
         Some(_) | None => Err(value.error(WireErrorKind::Terminator)),
     }
+}
+
+/// Takes a length-prefixed string.
+fn string<'a>(value: &mut Reader<'a>) -> Result<&'a str, WireError> {
+    let at = value.at.saturating_add(4);
+    text(string_bytes(value)?, at)
 }
 
 /// Takes a zero-terminated string.
@@ -478,11 +483,8 @@ impl<'a> Raw<'a> {
             ElementType::JavaScript => RawValue::JavaScript(string(&mut value)?),
             ElementType::Symbol => RawValue::Symbol(string(&mut value)?),
             ElementType::JavaScriptWithScope => {
-                let length_bytes = value.i32()?;
-                let code = string(&mut value)?;
-                let scope = RawDocument::open(value)
-                    .map_err(|_| self.value.error(WireErrorKind::ScopeLength { length_bytes }))?;
-                RawValue::JavaScriptWithScope { code, scope }
+                let (code, scope) = self.code_and_scope()?;
+                RawValue::JavaScriptWithScope { code: text(code, self.value.at.saturating_add(8))?, scope }
             }
             ElementType::Int32 => RawValue::Int32(value.i32()?),
             ElementType::Timestamp => {
@@ -494,6 +496,63 @@ impl<'a> Raw<'a> {
             ElementType::MinKey => RawValue::MinKey,
             ElementType::MaxKey => RawValue::MaxKey,
         })
+    }
+
+    /// The parts of JavaScript code with a scope.
+    pub(super) fn code_and_scope(self) -> Result<(&'a [u8], RawDocument<'a>), WireError> {
+        let mut value = self.value;
+        let length_bytes = value.i32()?;
+        let code = string_bytes(&mut value)?;
+        let scope =
+            RawDocument::open(value).map_err(|_| self.value.error(WireErrorKind::ScopeLength { length_bytes }))?;
+        Ok((code, scope))
+    }
+
+    /// The document in the value (of code with scope: the scope). Of other values, the lengths and
+    /// terminators are checked, and nothing that only a conversion needs.
+    #[inline]
+    pub(super) fn document(self) -> Result<Option<RawDocument<'a>>, WireError> {
+        match self.element_type {
+            ElementType::Document | ElementType::Array => RawDocument::open(self.value).map(Some),
+            ElementType::JavaScriptWithScope => self.code_and_scope().map(|(_, scope)| Some(scope)),
+            ElementType::String | ElementType::DbPointer | ElementType::JavaScript | ElementType::Symbol => {
+                let mut value = self.value;
+                string_bytes(&mut value).map(|_| None)
+            }
+            ElementType::Double
+            | ElementType::Binary
+            | ElementType::Undefined
+            | ElementType::ObjectId
+            | ElementType::Boolean
+            | ElementType::DateTime
+            | ElementType::Null
+            | ElementType::Regex
+            | ElementType::Int32
+            | ElementType::Timestamp
+            | ElementType::Int64
+            | ElementType::Decimal128
+            | ElementType::MinKey
+            | ElementType::MaxKey => Ok(None),
+        }
+    }
+
+    /// The text if this is a string: the part of it that is UTF-8.
+    pub(crate) fn text_front(self) -> Option<&'a str> {
+        let mut value = self.value;
+        let bytes = string_bytes(&mut value).ok().filter(|_| self.element_type == ElementType::String)?;
+        bytes.utf8_chunks().next().map_or(Some(""), |chunk| Some(chunk.valid()))
+    }
+
+    /// The offset after the value.
+    pub(super) fn end(self) -> u32 {
+        self.value.at.saturating_add(saturate(self.value.rest.len()))
+    }
+
+    /// The element, with its value decoded.
+    #[inline]
+    pub(crate) fn element(self) -> Result<Element<'a>, WireError> {
+        let key = text(self.key, self.key_at)?;
+        Ok(Element { key, value: self.decode()?, offset: self.value.at })
     }
 }
 

@@ -19,8 +19,9 @@ pub fn is_sensitive(command: RawDocument<'_>) -> bool {
         "copydbsaslstart",
         "copydb",
     ];
-    let Some(Ok(first)) = command.iter().next() else { return false };
-    let is_one_of = |names: &[&str]| names.iter().any(|name| first.key.eq_ignore_ascii_case(name));
+    // Its value may be of any form: the documents must be left out in any case.
+    let Some(Ok(first)) = command.raw_elements().next() else { return false };
+    let is_one_of = |names: &[&str]| names.iter().any(|name| first.key.eq_ignore_ascii_case(name.as_bytes()));
     let authenticates = || !matches!(command.get("speculativeAuthenticate"), Ok(None));
     is_one_of(&ALWAYS) || (is_one_of(&["hello", "isMaster"]) && authenticates())
 }

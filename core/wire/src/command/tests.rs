@@ -259,3 +259,30 @@ fn commands_of_authentication_and_users_are_sensitive() {
     }
     assert!(!is("find", true) && !is_sensitive(RawDocument::EMPTY));
 }
+
+#[test]
+fn error_whose_text_is_not_utf8_keeps_its_code_name_and_labels() {
+    let mut bytes = Vec::new();
+    DocumentWriter::write(&mut bytes, |reply| {
+        reply.double("ok", 0.0)?.str("errmsg", "bad ? value")?.int32("code", 112)?.str("codeName", "WriteConflict")?;
+        reply.array("errorLabels", |labels| labels.str("?")?.str("RetryableWriteError").map(drop))?;
+        reply.document("writeConcernError", |error| error.str("errmsg", "?")?.int32("code", 91).map(drop))?;
+        reply.document("other", |other| other.str("?", "?").map(drop)).map(drop)
+    })
+    .expect("room");
+    bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xff);
+    let reply = CommandReply::parse(RawDocument::new(&bytes).expect("opens")).expect("a reply");
+    assert_eq!((reply.ok, reply.code, reply.code_name), (false, Some(112), Some("WriteConflict")));
+    assert_eq!(reply.message, Some("bad "));
+    assert!(reply.labels().contains(Labels::RETRYABLE_WRITE_ERROR));
+    assert_eq!(reply.write_concern_error.and_then(|error| error.code), Some(91));
+}
+
+#[test]
+fn commands_with_secrets_are_recognized_whatever_their_first_value_is() {
+    let mut bytes = Vec::new();
+    DocumentWriter::write(&mut bytes, |body| body.str("saslStart", "?")?.str("payload", "secret").map(drop))
+        .expect("room");
+    bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xff);
+    assert!(is_sensitive(RawDocument::new(&bytes).expect("opens")));
+}

@@ -19,7 +19,7 @@ use crate::{server::ObjectId, server::ServerType, server::TopologyVersion};
 /// `hosts`, `passives`, `arbiters` (strings only), `setVersion`, `electionId`, `topologyVersion`,
 /// `serviceId`, `minWireVersion` and `maxWireVersion` (not negative, minimum not above maximum).
 /// Any other field of a wrong type counts as absent, and invalid sizes are replaced by their
-/// defaults.
+/// defaults. Fields that are not read may have any text.
 ///
 /// Host names are kept as the server sent them. SDAM requires lower case (SDAM-28); the topology
 /// converts them when it interns addresses.
@@ -306,7 +306,8 @@ impl<'a> HelloReply<'a> {
     /// # Errors
     ///
     /// [`WireErrorKind::FieldMissing`] (`ok`), [`WireErrorKind::FieldType`],
-    /// [`WireErrorKind::FieldValue`], or the error of a malformed element at the top level.
+    /// [`WireErrorKind::FieldValue`], or the error of the structure at the top level, or of one of these
+    /// fields.
     ///
     /// Source: SDAM, "Parsing a hello or legacy hello response" (SDAM-13 to SDAM-30).
     pub fn parse(reply: RawDocument<'a>) -> Result<Self, WireError> {
@@ -317,17 +318,17 @@ impl<'a> HelloReply<'a> {
         }
         let mut gathered = Gathered::default();
         let mut wire_version_at = reply.offset();
-        for element in reply {
-            let element = element?;
+        for raw in reply.raw_elements() {
+            let raw = raw?;
+            let Some((name, kind)) = FIELDS.iter().find(|(name, _)| name.as_bytes() == raw.key) else { continue };
+            let element = raw.element()?;
             if is_absent(&element.value) {
                 continue;
             }
-            if let Some((name, kind)) = FIELDS.iter().find(|(name, _)| *name == element.key) {
-                if matches!(kind, Kind::Version(Version::Max)) {
-                    wire_version_at = element.offset;
-                }
-                gathered.take(*kind, &Field::new(name, element))?;
+            if matches!(kind, Kind::Version(Version::Max)) {
+                wire_version_at = element.offset;
             }
+            gathered.take(*kind, &Field::new(name, element))?;
         }
         gathered.into_reply(&common, wire_version_at)
     }

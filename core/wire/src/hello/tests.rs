@@ -60,7 +60,7 @@ fn handshake_uses_the_old_name_with_hello_ok() {
     assert_eq!(body.get("$db"), Ok(Some(RawValue::String("admin"))));
     assert_eq!(body.get("client"), Ok(Some(RawValue::Document(metadata.document()))));
     assert_eq!(message(&sent).flags(), Flags::NONE);
-    assert_eq!(message(&sent).validate(), Ok(()));
+    assert_eq!(message(&sent).validate_structure(), Ok(()));
 }
 
 /// With the Stable API the command is `hello`, and the API is declared.
@@ -638,8 +638,24 @@ fn numbers_may_have_any_numeric_type() {
 fn reply_without_ok_and_malformed_replies_are_errors() {
     let missing = parse(&bytes(&|d| d.str("setName", "rs").map(drop))).expect_err("no ok");
     assert_eq!(missing.kind(), WireErrorKind::FieldMissing { name: "ok" });
-    let malformed = vec![9, 0, 0, 0, 8, b'a', 0, 2, 0];
-    assert_eq!(parse(&malformed).expect_err("malformed").kind(), WireErrorKind::Boolean { value: 2 });
+    let of_no_type = vec![8, 0, 0, 0, 0x55, b'a', 0, 0];
+    assert_eq!(parse(&of_no_type).expect_err("malformed").kind(), WireErrorKind::ElementTag { tag: 0x55 });
+    let not_utf8 = bytes(&|d| d.int32("ok", 1)?.str("setName", "r?").map(drop));
+    assert!(parse(&not_utf8).is_ok());
+    let not_utf8: Vec<u8> = not_utf8.iter().map(|byte| if *byte == b'?' { 0xff } else { *byte }).collect();
+    assert_eq!(parse(&not_utf8).expect_err("a name that is no text").kind(), WireErrorKind::Utf8);
+}
+
+#[test]
+fn fields_that_are_not_read_may_have_any_text() {
+    let hello = bytes(&|d| {
+        d.str("motd", "a?b")?.document("tags", |tags| tags.str("a", "?")?.str("b", "c").map(drop))?;
+        d.int32("ok", 1)?.boolean("secondary", true)?.str("setName", "rs").map(drop)
+    });
+    let hello: Vec<u8> = hello.iter().map(|byte| if *byte == b'?' { 0xff } else { *byte }).collect();
+    let reply = parse(&hello).expect("a reply");
+    assert_eq!((reply.set_name, reply.secondary), (Some("rs"), true));
+    assert_eq!(reply.tags().collect::<Vec<_>>(), [("b", "c")]);
 }
 
 #[test]

@@ -89,8 +89,8 @@ const KIND_SEQUENCE: u8 = 1;
 /// Decodes the message at the front of `input`.
 ///
 /// Checks the header, the required flags, the checksum if present, and the division into sections
-/// and documents. Does not check the content of documents: [`Message::validate`] does, and
-/// [`Exchange`](super::Exchange) calls it.
+/// and documents. Does not check the content of documents: [`Message::validate_structure`] does,
+/// and [`Exchange`](super::Exchange) calls it.
 ///
 /// Cost: O(1) until all bytes have arrived, then linear in the number of documents (in all bytes,
 /// if there is a checksum). No allocation.
@@ -236,19 +236,19 @@ impl<'a> Message<'a> {
         Sequences { rest: self.sections.reader() }
     }
 
-    /// Validates every document in the message. Linear in the bytes.
+    /// Checks the structure of every document in the message. Linear in the bytes.
     ///
     /// # Errors
     ///
-    /// As [`RawDocument::validate`].
-    pub fn validate(&self) -> Result<(), WireError> {
-        self.body.validate()?;
+    /// As [`RawDocument::validate_structure`].
+    pub fn validate_structure(&self) -> Result<(), WireError> {
+        self.body.validate_structure()?;
         if self.sections.0.len() <= self.body.as_bytes().len().saturating_add(1) {
             return Ok(());
         }
         for sequence in self.sequences() {
             for document in sequence.documents() {
-                document?.validate()?;
+                document?.validate_structure()?;
             }
         }
         Ok(())

@@ -113,12 +113,14 @@ impl Exchange {
         Ok(Matched::MoreComes)
     }
 
-    /// Decodes, matches and validates the reply at the front of `input`, which is all bytes
-    /// received and not consumed. Changes nothing until the reply has arrived in full.
+    /// Decodes and matches the reply at the front of `input`, which is all bytes received and not
+    /// consumed, and validates its structure. Values that cannot be converted, such as text that is not
+    /// UTF-8, are errors where they are read: the connection is intact. Changes nothing until the reply
+    /// has arrived in full.
     ///
     /// # Errors
     ///
-    /// Those of [`decode_message`], [`Exchange::handle_reply`] and [`Message::validate`], and
+    /// Those of [`decode_message`], [`Exchange::handle_reply`] and [`Message::validate_structure`], and
     /// [`WireErrorKind::Unsolicited`] for bytes while idle or after the last reply.
     pub fn decode_reply<'a>(
         &mut self,
@@ -133,7 +135,7 @@ impl Exchange {
         let mut after = *self;
         let matched = after.handle_reply(message.header(), message.flags())?;
         after.check_idle(rest, message.header().length_bytes)?;
-        message.validate()?;
+        message.validate_structure()?;
         *self = after;
         Ok(Decoded::Done { value: (message, matched), rest })
     }

@@ -60,7 +60,7 @@ fn message_is_read_back_as_written_with_and_without_checksum() {
         assert_eq!((message.header().request_id, message.header().response_to), (7, 3));
         assert_eq!(message.flags(), flags);
         assert_eq!(message.body().get("ping"), Ok(Some(RawValue::Int32(1))));
-        assert_eq!(message.validate(), Ok(()));
+        assert_eq!(message.validate_structure(), Ok(()));
         let sequences: Vec<_> = message.sequences().collect();
         assert_eq!(sequences.iter().map(Sequence::identifier).collect::<Vec<_>>(), ["docs", "more"]);
         assert_eq!(sequences[0].documents().count(), 2);
@@ -232,14 +232,52 @@ fn sequences_are_limited_in_number() {
 }
 
 #[test]
-fn malformed_documents_pass_decode_and_fail_validate() {
-    let document = [11, 0, 0, 0, 8, b'a', b'b', b'c', 0, 9, 0];
+fn malformed_documents_pass_decode_and_fail_the_check_of_their_structure() {
+    let document = [12, 0, 0, 0, 8, b'a', 0, 1, 0x55, b'b', 0, 0];
     let in_body = raw(1, 0, 0, &[&[0], &document[..]].concat());
-    let error = done(&in_body).validate().expect_err("boolean of value 9");
-    assert_eq!((error.kind(), error.offset()), (WireErrorKind::Boolean { value: 9 }, 30));
+    let error = done(&in_body).validate_structure().expect_err("a type of 0x55");
+    assert_eq!((error.kind(), error.offset()), (WireErrorKind::ElementTag { tag: 0x55 }, 29));
     let in_sequence = raw(1, 0, 0, &[EMPTY_BODY, &sequence(b"s", &document)].concat());
-    let error = done(&in_sequence).validate().expect_err("boolean of value 9");
-    assert_eq!((error.kind(), error.offset()), (WireErrorKind::Boolean { value: 9 }, 42));
+    let error = done(&in_sequence).validate_structure().expect_err("a type of 0x55");
+    assert_eq!((error.kind(), error.offset()), (WireErrorKind::ElementTag { tag: 0x55 }, 41));
+}
+
+/// A reply with a value of each kind that only a conversion refuses, before `{ ok: 1, n: 7 }`.
+fn reply_that_conversions_refuse(value: &[u8]) -> Vec<u8> {
+    let elements = [value, b"\x10ok\0\x01\0\0\0\x10n\0\x07\0\0\0\0"].concat();
+    let length = i32::try_from(elements.len() + 4).expect("short").to_le_bytes();
+    raw(2, 7, 0, &[&[0], &length[..], &elements[..]].concat())
+}
+
+#[test]
+fn values_that_only_a_conversion_refuses_are_received_and_hide_no_others() {
+    let values: [&[u8]; 9] = [
+        b"\x02t\0\x03\0\0\0\xc3\xc3\0",
+        b"\x0dt\0\x02\0\0\0\xff\0",
+        b"\x0et\0\x02\0\0\0\xff\0",
+        b"\x0bt\0\xff\0\xff\0",
+        b"\x0ct\0\x02\0\0\0\xff\0aaaabbbbcccc",
+        b"\x0ft\0\x0f\0\0\0\x02\0\0\0\xff\0\x05\0\0\0\0",
+        b"\x0ak\xff\0",
+        b"\x08b\0\x02",
+        b"\x05o\0\x04\0\0\0\x02\x09\0\0\0",
+    ];
+    for value in values {
+        let bytes = reply_that_conversions_refuse(value);
+        let mut exchange = Exchange::IDLE;
+        exchange.begin(7, Flags::NONE);
+        let Ok(Decoded::Done { value: (message, Matched::Last), .. }) = exchange.decode_reply(&bytes, &Limits::DEFAULT)
+        else {
+            panic!("{value:?} is received");
+        };
+        assert!(message.body().validate().is_err(), "{value:?}");
+        let elements: Vec<_> = message.body().iter().collect();
+        assert_eq!(elements.len(), 3);
+        assert!(elements[0].is_err(), "{value:?}");
+        assert_eq!(elements[2].expect("after it").value, RawValue::Int32(7));
+        assert!(crate::command::CommandReply::is_plain_success(message.body()));
+        assert!(crate::command::CommandReply::parse(message.body()).expect("a reply").ok);
+    }
 }
 
 #[test]
@@ -398,9 +436,9 @@ fn coalesced_exhaust_replies_are_returned_one_by_one() {
 fn reply_with_a_malformed_document_is_refused() {
     let mut exchange = Exchange::IDLE;
     exchange.begin(5, Flags::NONE);
-    let reply = raw(9, 5, 0, &[0, 9, 0, 0, 0, 8, b'a', 0, 9, 0]);
-    let error = exchange.decode_reply(&reply, &Limits::DEFAULT).expect_err("boolean of value 9");
-    assert_eq!(error.kind(), WireErrorKind::Boolean { value: 9 });
+    let reply = raw(9, 5, 0, &[0, 9, 0, 0, 0, 0x55, b'a', 0, 9, 0]);
+    let error = exchange.decode_reply(&reply, &Limits::DEFAULT).expect_err("a type of 0x55");
+    assert_eq!(error.kind(), WireErrorKind::ElementTag { tag: 0x55 });
 }
 
 #[test]

@@ -38,10 +38,17 @@ fn dates_are_readable_up_to_the_year_9999() {
 }
 
 #[test]
-fn malformed_bytes_end_the_text() {
+fn malformed_structure_ends_the_document() {
     // The length of a text exceeds the document.
     let bytes = [14, 0, 0, 0, 2, b'a', 0, 99, 0, 0, 0, b'x', 0, 0];
-    assert_eq!(RawDocument::new(&bytes).expect("whole").relaxed_json().to_string(), "{<malformed>");
+    assert_eq!(RawDocument::new(&bytes).expect("whole").relaxed_json().to_string(), "{<malformed>}");
+}
+
+#[test]
+fn values_after_one_that_cannot_be_decoded_are_shown() {
+    let bytes = b"\x21\0\0\0\x02t\0\x02\0\0\0\xff\0\x04l\0\x09\0\0\0\x080\0\x07\0\x10b\0\x05\0\0\0\0";
+    let text = RawDocument::new(bytes).expect("whole").relaxed_json().to_string();
+    assert_eq!(text, r#"{<malformed>,"l":[<malformed>],"b":5}"#);
 }
 
 #[test]
