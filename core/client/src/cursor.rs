@@ -185,7 +185,8 @@ impl<P: Platform, T> Cursor<P, T> {
     ///
     /// [`Error::Command`], for example if the server has closed the cursor (code 43), and
     /// [`Error::Operation`]; [`Error::Cursor`] if a reply has no id or batch, or another id or
-    /// namespace than the cursor; [`Error::Bson`] if the document is no `T`. After an
+    /// namespace than the cursor; [`Error::Bson`] if the document is no `T`, for example because one of its
+    /// texts is not UTF-8 (a [`Utf8Lossy`](bson::Utf8Lossy) reads it). After an
     /// [`Error::Bson`] the next call returns the next document, after any other error `None`.
     pub async fn try_next(&mut self) -> Result<Option<T>, Error>
     where

@@ -46,7 +46,8 @@ pub enum Error {
     Session(&'static str),
     /// A reply of a cursor violates the protocol.
     Cursor(&'static str),
-    /// A document cannot be encoded, or the bson crate cannot decode a reply.
+    /// A document cannot be encoded, and nothing was sent; or a document of a reply cannot be decoded, and
+    /// the command was executed. The text says which, and names the field where one is the cause.
     Bson(String),
 }
 

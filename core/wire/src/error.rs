@@ -5,7 +5,7 @@ mod tests;
 
 use core::fmt;
 
-use super::bson::ElementType;
+use super::bson::{DEPTH_MAX, ElementType};
 use super::compress::Compressor;
 use crate::Full;
 use crate::cause::Cause;
@@ -279,7 +279,7 @@ impl fmt::Display for WireErrorKind {
             Self::ElementTag { tag } => write!(f, "unknown element type {tag:#04x}"),
             Self::Boolean { value } => write!(f, "boolean of value {value}"),
             Self::Utf8 => f.write_str("invalid UTF-8"),
-            Self::TooDeep => f.write_str("documents nested too deep"),
+            Self::TooDeep => write!(f, "documents nested too deep: more than {DEPTH_MAX} levels"),
             Self::FieldMissing { name } => write!(f, "field `{name}` is missing"),
             Self::FieldType { name, found } => write!(f, "field `{name}` cannot be of type {found}"),
             Self::FieldValue { name } => write!(f, "field `{name}` has a value that is not allowed"),

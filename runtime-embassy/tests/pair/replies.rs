@@ -71,8 +71,8 @@ fn protocol_error_closes_only_its_connection() {
         (Fault::RawBody(vec![0, 0, 0, 0, 0, 4, 0, 0, 0, 0]), |kind| {
             matches!(kind, WireErrorKind::DocumentLength { .. })
         }),
-        (Fault::RawBody(raw(&[OK, b"\x02s\0\x02\0\0\0\xff\0"])), |kind| matches!(kind, WireErrorKind::Utf8)),
-        (Fault::RawBody(raw(&[OK, b"\x08b\0\x07"])), |kind| matches!(kind, WireErrorKind::Boolean { value: 7 })),
+        (Fault::RawBody(raw(&[OK, b"\x02s\0\x02\0\0\0ab"])), |kind| matches!(kind, WireErrorKind::Terminator)),
+        (Fault::RawBody(raw(&[OK, b"\x55b\0\x07"])), |kind| matches!(kind, WireErrorKind::ElementTag { tag: 0x55 })),
         (Fault::RawBody(raw(&[b"\x08b\0\x01"])), |kind| matches!(kind, WireErrorKind::FieldMissing { name: "ok" })),
         (Fault::RawBody(raw(&[b"\x02ok\0\x02\0\0\0y\0"])), |kind| matches!(kind, WireErrorKind::FieldType { .. })),
         (Fault::RawBody(raw(&[OK, b"\x02topologyVersion\0\x01\0\0\0\0"])), |kind| {

@@ -67,11 +67,11 @@ fn protocol_error_closes_its_connection_only() {
         (Fault::RawBody(vec![0, 0, 0, 0, 0, 4, 0, 0, 0, 0]), |kind| {
             matches!(kind, WireErrorKind::DocumentLength { .. })
         }),
-        (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x02s\0\x02\0\0\0\xff\0"])), |kind| {
-            matches!(kind, WireErrorKind::Utf8)
+        (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x02s\0\x02\0\0\0ab"])), |kind| {
+            matches!(kind, WireErrorKind::Terminator)
         }),
-        (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x08b\0\x07"])), |kind| {
-            matches!(kind, WireErrorKind::Boolean { value: 7 })
+        (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x55b\0\x07"])), |kind| {
+            matches!(kind, WireErrorKind::ElementTag { tag: 0x55 })
         }),
         // Well-formed, but no reply: without ok, or with an ok that is not a number.
         (Fault::RawBody(raw(&[b"\x08b\0\x01"])), |kind| matches!(kind, WireErrorKind::FieldMissing { name: "ok" })),
@@ -100,6 +100,33 @@ fn protocol_error_closes_its_connection_only() {
             assert_eq!(after.generation, before.generation, "{label}: cleared");
         }
         assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+        client.close().await;
+    });
+}
+
+/// A reply with a value that only its conversion refuses is a reply: the error names the field, and the
+/// connection stays.
+#[test]
+fn values_that_cannot_be_converted_close_no_connection() {
+    const OK: &[u8] = b"\x01ok\0\0\0\0\0\0\0\xf0\x3f";
+    run(async {
+        let server = server();
+        let (client, mut watch) = with_one_connection(&server).await;
+        for value in [&b"\x02s\0\x02\0\0\0\xff\0"[..], b"\x08s\0\x07", b"\x0bs\0\xff\0\0"] {
+            let reply = || FaultRule::once(Fault::RawBody(raw(&[OK, value]))).on_command("ping");
+            server.inject(reply());
+            let error = refused(ping(&client).await);
+            assert!(matches!(error, Error::Bson(_)) && !error.is_retryable(), "{value:?}: {error:?}");
+            let text = error.to_string();
+            assert!(text.contains("the command was executed") && text.contains("field s: "), "{text}");
+            server.inject(reply());
+            let raw = client.run_raw_command("admin", &bson::rawdoc! { "ping": 1 }).await.expect("bytes");
+            assert!(raw.as_bytes().windows(value.len()).any(|part| part == value));
+            gets_its_own_reply(&client).await;
+        }
+        let names = watch.pool_names();
+        assert_eq!((count(&names, "ConnectionClosed"), count(&names, "PoolCleared")), (0, 0));
+        assert_eq!(server.accepted_count(), 2);
         client.close().await;
     });
 }
