@@ -123,8 +123,8 @@ fn reply_that_reports_an_error_keeps_what_can_be_converted() {
     let mut bytes = bytes.concat();
     bytes[0] = u8::try_from(bytes.len()).expect("short");
     let document = to_document_lossy(raw(&bytes));
-    assert_eq!(document.get_i32("code"), Ok(0x70));
-    assert_eq!(document.get_str("errmsg"), Ok("a\u{fffd}"));
+    assert_eq!(document.get_i32("code").ok(), Some(0x70));
+    assert_eq!(document.get_str("errmsg").ok(), Some("a\u{fffd}"));
     assert!(document.get("b").is_none() && document.contains_key("\u{fffd}r"));
     assert_eq!(to_document_lossy(raw(&doc! { "ok": 0 }.to_vec().expect("small"))), doc! { "ok": 0 });
 }

@@ -349,11 +349,12 @@ pub(crate) struct Raw<'a> {
 }
 
 /// Takes the next element from the front of `elements`; `None` at the end.
-#[inline]
+#[inline(always)]
 pub(super) fn next_raw<'a>(elements: &mut Reader<'a>) -> Result<Option<Raw<'a>>, WireError> {
-    if elements.rest.is_empty() {
-        return Ok(None);
-    }
+    if elements.rest.is_empty() { Ok(None) } else { take_raw(elements).map(Some) }
+}
+
+fn take_raw<'a>(elements: &mut Reader<'a>) -> Result<Raw<'a>, WireError> {
     let start = *elements;
     let tag = elements.u8()?;
     let Some(element_type) = ElementType::from_tag(tag) else {
@@ -367,7 +368,7 @@ pub(super) fn next_raw<'a>(elements: &mut Reader<'a>) -> Result<Option<Raw<'a>>,
     let len = value_len(element_type, *elements)?;
     let at = elements.at;
     let value = Reader::new(elements.take(len)?, at);
-    Ok(Some(Raw { element_type, key, key_at, value }))
+    Ok(Raw { element_type, key, key_at, value })
 }
 
 /// The claimed length in bytes of the value at the front of `rest`.

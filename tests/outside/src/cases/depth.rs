@@ -213,8 +213,9 @@ pub(super) fn cases() -> Vec<Case> {
         raw("257 and 10,000 levels: refused by the limit's name", || {
             with_client(async |client, _| {
                 for command in ["deeper", "hostile"] {
+                    let raw = RawDocumentBuf::try_from(&doc! { command: 1 }).expect("encodable");
                     let refusals = [
-                        refused(client.run_raw_command("shop", &rawdoc! { command: 1 }).await),
+                        refused(client.run_raw_command("shop", &raw).await),
                         refused(client.run_command("shop", doc! { command: 1 }).await),
                         refused(client.run_command_as::<Document>("shop", doc! { command: 1 }).await),
                     ];
