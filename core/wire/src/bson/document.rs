@@ -259,7 +259,7 @@ impl<'a> RawDocument<'a> {
     }
 
     /// The bytes between two offsets, counted as in [`Self::offset`].
-    fn part(self, from: u32, to: u32) -> Reader<'a> {
+    pub(super) fn part(self, from: u32, to: u32) -> Reader<'a> {
         let index = |offset: u32| offset.saturating_sub(self.at) as usize;
         Reader::new(self.bytes.get(index(from)..index(to)).unwrap_or_default(), from)
     }

@@ -1,13 +1,14 @@
-//! Documents as relaxed extended JSON. The text is written while the document is read: nothing is
-//! allocated, and the formatter can stop at any time by returning an error.
+//! Documents as relaxed extended JSON. The text is written while the document is read, without
+//! recursion: nothing is allocated, and the formatter can stop at any time by returning an error.
 //!
 //! Read first: MongoDB Extended JSON (v2), "Conversion table" and "Relaxed Extended JSON".
 
 #[cfg(test)]
 mod tests;
 
-use super::document::{DEPTH_MAX, RawArray, RawDocument};
-use super::value::RawValue;
+use super::document::{DEPTH_MAX, RawDocument};
+use super::value::{RawValue, next_raw};
+use crate::read::saturate;
 use core::fmt::{self, Write};
 
 /// Displays a document as relaxed extended JSON. Returned by [`RawDocument::relaxed_json`].
@@ -29,52 +30,103 @@ impl<'a> RawDocument<'a> {
 
 impl fmt::Display for RelaxedJson<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        document(f, self.0, 0)
+        let mut around = [Around { kind: Kind::Document, resume: 0, end: 0 }; DEPTH_MAX];
+        let (mut depth, mut kind, mut is_first) = (0_usize, Kind::Document, true);
+        let mut elements = self.0.interior();
+        f.write_char('{')?;
+        loop {
+            let raw = next_raw(&mut elements);
+            let Ok(Some(raw)) = raw else {
+                if raw.is_err() {
+                    f.write_str(if is_first { MALFORMED } else { ",<malformed>" })?;
+                }
+                f.write_str(kind.close())?;
+                let Some(outer) = depth.checked_sub(1) else { return Ok(()) };
+                let Some(rest) = around.get(outer) else { return Ok(()) };
+                (depth, kind, is_first) = (outer, rest.kind, false);
+                elements = self.0.part(rest.resume, rest.end);
+                continue;
+            };
+            if !core::mem::take(&mut is_first) {
+                f.write_char(',')?;
+            }
+            let Ok(element) = raw.element() else {
+                f.write_str(MALFORMED)?;
+                continue;
+            };
+            if !matches!(kind, Kind::Array) {
+                string(f, element.key)?;
+                f.write_char(':')?;
+            }
+            let Some((inner, inner_kind)) = nested(element.value) else {
+                value(f, element.value)?;
+                continue;
+            };
+            let Some(place) = around.get_mut(depth) else {
+                f.write_str("<too deep>")?;
+                continue;
+            };
+            let end = elements.at.saturating_add(saturate(elements.rest.len()));
+            *place = Around { kind, resume: elements.at, end };
+            if let RawValue::JavaScriptWithScope { code, .. } = element.value {
+                f.write_str("{\"$code\":")?;
+                string(f, code)?;
+                f.write_str(",\"$scope\":")?;
+            }
+            f.write_char(if matches!(inner_kind, Kind::Array) { '[' } else { '{' })?;
+            (depth, kind, is_first) = (depth + 1, inner_kind, true);
+            elements = inner.interior();
+        }
     }
 }
 
-fn document(f: &mut fmt::Formatter<'_>, document: RawDocument<'_>, depth: usize) -> fmt::Result {
-    f.write_char('{')?;
-    for (place, element) in document.iter().enumerate() {
-        if place > 0 {
-            f.write_char(',')?;
-        }
-        let Ok(element) = element else {
-            f.write_str("<malformed>")?;
-            continue;
-        };
-        string(f, element.key)?;
-        f.write_char(':')?;
-        value(f, element.value, depth)?;
-    }
-    f.write_char('}')
+const MALFORMED: &str = "<malformed>";
+
+/// A document or array whose text is not complete, and the offsets of its other elements.
+#[derive(Clone, Copy)]
+struct Around {
+    kind: Kind,
+    resume: u32,
+    end: u32,
 }
 
-fn array(f: &mut fmt::Formatter<'_>, array: RawArray<'_>, depth: usize) -> fmt::Result {
-    f.write_char('[')?;
-    for (place, element) in array.iter().enumerate() {
-        if place > 0 {
-            f.write_char(',')?;
-        }
-        match element {
-            Ok(element) => value(f, element, depth)?,
-            Err(_) => f.write_str("<malformed>")?,
-        }
-    }
-    f.write_char(']')
+#[derive(Clone, Copy)]
+enum Kind {
+    Document,
+    Array,
+    /// The scope of code.
+    Scope,
 }
 
-fn value(f: &mut fmt::Formatter<'_>, value: RawValue<'_>, depth: usize) -> fmt::Result {
-    let deeper = depth + 1;
-    let is_nested = matches!(value, RawValue::Document(_) | RawValue::Array(_) | RawValue::JavaScriptWithScope { .. });
-    if is_nested && deeper >= DEPTH_MAX {
-        return f.write_str("<too deep>");
+impl Kind {
+    const fn close(self) -> &'static str {
+        match self {
+            Self::Document => "}",
+            Self::Array => "]",
+            Self::Scope => "}}",
+        }
     }
+}
+
+/// The document in a value.
+fn nested(value: RawValue<'_>) -> Option<(RawDocument<'_>, Kind)> {
+    if let RawValue::Document(inner) = value {
+        Some((inner, Kind::Document))
+    } else if let RawValue::Array(inner) = value {
+        Some((inner.as_document(), Kind::Array))
+    } else if let RawValue::JavaScriptWithScope { scope, .. } = value {
+        Some((scope, Kind::Scope))
+    } else {
+        None
+    }
+}
+
+/// Writes a value without a document in it.
+fn value(f: &mut fmt::Formatter<'_>, value: RawValue<'_>) -> fmt::Result {
     match value {
+        RawValue::Document(_) | RawValue::Array(_) | RawValue::JavaScriptWithScope { .. } => Ok(()),
         RawValue::Double(number) => double(f, number),
         RawValue::String(text) => string(f, text),
-        RawValue::Document(inner) => document(f, inner, deeper),
-        RawValue::Array(inner) => array(f, inner, deeper),
         RawValue::Binary(binary) => {
             f.write_str("{\"$binary\":{\"base64\":\"")?;
             base64(f, binary.bytes)?;
@@ -105,13 +157,6 @@ fn value(f: &mut fmt::Formatter<'_>, value: RawValue<'_>, depth: usize) -> fmt::
         RawValue::Symbol(text) => {
             f.write_str("{\"$symbol\":")?;
             string(f, text)?;
-            f.write_char('}')
-        }
-        RawValue::JavaScriptWithScope { code, scope } => {
-            f.write_str("{\"$code\":")?;
-            string(f, code)?;
-            f.write_str(",\"$scope\":")?;
-            document(f, scope, deeper)?;
             f.write_char('}')
         }
         RawValue::Int32(number) => write!(f, "{number}"),
