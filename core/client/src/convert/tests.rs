@@ -1,4 +1,5 @@
 use super::*;
+use alloc::vec;
 use bson::{JavaScriptCodeWithScope, doc};
 use serde::Deserialize;
 
