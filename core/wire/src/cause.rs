@@ -201,6 +201,10 @@ pub enum CertificateFault {
     WrongName,
     /// It has been revoked.
     Revoked,
+    /// It is the certificate of an authority (`CA:TRUE`), and not itself among those to trust.
+    Authority,
+    /// It has version 1, which has no extensions, and so no names of hosts.
+    Version1,
     /// It is malformed, its issuer is not allowed to issue certificates, or it is not intended for
     /// a server.
     Invalid,
@@ -216,6 +220,8 @@ impl fmt::Display for CertificateFault {
             Self::UnknownIssuer => "its issuer is not trusted",
             Self::WrongName => "it is not valid for the name of the host",
             Self::Revoked => "it has been revoked",
+            Self::Authority => "it is that of an authority (CA:TRUE), and not itself among those to trust",
+            Self::Version1 => "it has version 1, which has no names of hosts (subjectAltName)",
             Self::Invalid => {
                 "it is malformed, its issuer is not allowed to issue certificates, or it is not intended for a server"
             }

@@ -196,6 +196,11 @@ impl TlsConfig {
         &self.0
     }
 
+    /// Whether this certificate is one of the authorities.
+    pub(super) fn trusts(&self, certificate: &[u8]) -> bool {
+        self.0.authorities.contains(&certificate)
+    }
+
     pub(super) fn now(&self) -> UnixTime {
         UnixTime::since_unix_epoch(core::time::Duration::from_secs((self.0.clock)()))
     }

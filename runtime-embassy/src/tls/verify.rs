@@ -67,12 +67,12 @@ impl<'a> Verifier<'a> {
                 CertificateEntryRef::RawPublicKey(_) => Err(CertificateFault::Invalid),
             })
         };
-        let leaf = ders().next().ok_or(CertificateFault::Invalid)??;
+        let der = ders().next().ok_or(CertificateFault::Invalid)??;
         let mut between: heapless::Vec<CertificateDer<'_>, INTERMEDIATES_MAX> = heapless::Vec::new();
         for der in ders().skip(1) {
             between.push(der?).map_err(|_| CertificateFault::Invalid)?;
         }
-        let leaf = EndEntityCert::try_from(&leaf).map_err(|error| fault_of(&error))?;
+        let leaf = EndEntityCert::try_from(&der).map_err(|error| fault_of(&error))?;
         let budget = Budget(AtomicU8::new(SIGNATURES_MAX));
         let algorithms: &[&dyn SignatureVerificationAlgorithm] = &[
             &EcdsaP256(&budget),
@@ -91,11 +91,16 @@ impl<'a> Verifier<'a> {
             #[cfg(feature = "rsa")]
             &Rsa { budget: &budget, padding: Padding::Pss, hash: Hash::Sha512 },
         ];
-        self.config.with_anchors(|anchors| {
+        let verdict = self.config.with_anchors(|anchors| {
             leaf.verify_for_usage(algorithms, anchors, &between, self.config.now(), KeyUsage::server_auth(), None, None)
                 .map(drop)
-                .map_err(|error| fault_of(&error))
-        })?;
+        });
+        match verdict {
+            // As in a hosted client: the dates were checked before this error, and what is trusted as
+            // it is needs no issuer.
+            Err(webpki::Error::CaUsedAsEndEntity) if self.config.trusts(&der) => {}
+            verdict => verdict.map_err(|error| fault_of(&error))?,
+        }
         leaf.verify_is_valid_for_subject_name(&self.name).map_err(|error| fault_of(&error))?;
         key_of(chain.entries.first())
     }
@@ -324,6 +329,10 @@ const fn fault_of(error: &webpki::Error) -> CertificateFault {
         CertificateFault::UnknownIssuer
     } else if matches!(error, E::CertNotValidForName(_)) {
         CertificateFault::WrongName
+    } else if matches!(error, E::CaUsedAsEndEntity) {
+        CertificateFault::Authority
+    } else if matches!(error, E::UnsupportedCertVersion) {
+        CertificateFault::Version1
     } else {
         CertificateFault::Invalid
     }

@@ -111,6 +111,10 @@ fn mismatched_certificates_and_keys_are_reported_by_file() {
     assert_eq!(keys.fault(&format!("{}{hollow}", client.certificates), None), FileFault::BadKey);
     let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     assert_eq!(keys.fault(&format!("{no_certificate}{}", client.key), None), FileFault::BadCertificate);
+    // Also of version 1: the keys are compared whatever its version.
+    let first = fixture.root.issue_version_1(&CertificateRequest::client("ann"));
+    assert!(TlsConfig::build(&keys.options(&first.pem(), None)).unwrap().has_certificate());
+    assert_eq!(keys.fault(&format!("{}{}", first.certificates, other.key), None), FileFault::ForeignKey);
     let cut = &client.key[..client.key.len() - 10];
     assert_eq!(keys.fault(&format!("{}{cut}", client.certificates), None), FileFault::Pem);
     let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";

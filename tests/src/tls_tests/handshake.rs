@@ -3,9 +3,11 @@
 use poolhouse_client::tls::{Authorities, TlsConfig, TlsOptions, TlsWarning};
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_wire::{Labels, Phase};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
-use super::support::{Far, Fixture, HOST, connect, receive, run, send};
-use crate::tls::{CertificateRequest, ClientCheck, Holder, ServerTls, Validity, Versions};
+use super::support::{Far, Fixture, HOST, connect, lenient, receive, run, send};
+use crate::tls::{CertificateRequest, ClientCheck, Holder, Identity, ServerTls, Validity, Versions};
 
 const VERSIONS: [Versions; 3] = [Versions::All, Versions::Tls12, Versions::Tls13];
 
@@ -109,7 +111,8 @@ fn bad_servers(fixture: &Fixture) -> Vec<(&'static str, ServerTls, CertificateFa
             CertificateFault::Invalid,
         ),
         ("issued by an expired authority", ServerTls::new(lapsed.issue(&good).identity()), CertificateFault::Expired),
-        ("an authority itself", issue(&CertificateRequest { is_authority: true, ..good }), CertificateFault::Invalid),
+        ("of version 1", ServerTls::new(fixture.root.issue_version_1(&good)), CertificateFault::Version1),
+        ("an authority itself", issue(&CertificateRequest { is_authority: true, ..good }), CertificateFault::Authority),
     ]
 }
 
@@ -148,6 +151,94 @@ fn self_signed_certificate_is_accepted_where_it_is_named_as_the_authority() {
     let config = TlsConfig::build(&options).unwrap();
     assert_eq!(check(&config, HOST, &ServerTls::new(own.identity())), Ok("TLSv1_3"));
     assert_eq!(check(&config, HOST, &fixture.server()), Err(Cause::Certificate(CertificateFault::UnknownIssuer)));
+}
+
+/// As `openssl req -x509` makes it.
+fn own_authority(names: &[&str], validity: Validity) -> Holder {
+    let wanted = CertificateRequest { is_authority: true, ..CertificateRequest::server(names) };
+    Holder::self_signed(&wanted.valid(validity))
+}
+
+#[test]
+fn certificate_of_an_authority_is_accepted_from_a_server_where_it_is_trusted_itself() {
+    let fixture = Fixture::new();
+    let own = own_authority(&[HOST, "10.1.2.3"], Validity::Now);
+    let mut by_file = fixture.options();
+    by_file.ca_file =
+        Some(fixture.folder.write("own.pem", format!("{}{}", fixture.root.certificate(), own.certificate())));
+    let in_memory = TlsOptions::default().authorities(Authorities::from_pem(own.certificate()).unwrap());
+    for options in [by_file, in_memory] {
+        let config = TlsConfig::build(&options).unwrap();
+        assert_eq!(config.warnings(), []);
+        for (versions, version) in [(Versions::Tls12, "TLSv1_2"), (Versions::Tls13, "TLSv1_3")] {
+            let mut server = ServerTls::new(own.identity());
+            server.versions = versions;
+            assert_eq!(check(&config, HOST, &server), Ok(version));
+            assert_eq!(check(&config, "10.1.2.3", &server), Ok(version));
+            let wrong_name = Err(Cause::Certificate(CertificateFault::WrongName));
+            assert_eq!(check(&config, "other.example.com", &server), wrong_name);
+            assert_eq!(check(&config, "10.1.2.4", &server), wrong_name);
+            // It still issues certificates.
+            server.identity = own.issue(&CertificateRequest::server(&[HOST])).identity();
+            assert_eq!(check(&config, HOST, &server), Ok(version));
+        }
+    }
+}
+
+#[test]
+fn trusted_certificate_of_an_authority_must_be_valid_now_and_that_of_the_server_byte_by_byte() {
+    let fixture = Fixture::new();
+    let config = |named: &Holder, any_name| {
+        let mut options = fixture.options();
+        options.ca_file = Some(fixture.folder.write("own.pem", named.certificate()));
+        options.allow_invalid_hostnames = any_name;
+        TlsConfig::build(&options).unwrap()
+    };
+    let own = |validity| own_authority(&[HOST], validity);
+    let (now, over, ahead) = (own(Validity::Now), own(Validity::Over), own(Validity::Ahead));
+    // The same subject, and the same subject and key.
+    let (other, again) = {
+        let more = CertificateRequest { is_authority: true, ..CertificateRequest::server(&[HOST, "10.1.2.3"]) };
+        (own(Validity::Now), Holder::self_signed_with_key(&more, &now.identity().key))
+    };
+    for (named, shown, fault) in [
+        (&over, &over, CertificateFault::Expired),
+        (&ahead, &ahead, CertificateFault::NotYetValid),
+        (&now, &other, CertificateFault::Authority),
+        (&now, &again, CertificateFault::Authority),
+    ] {
+        for any_name in [false, true] {
+            let refused = Err(Cause::Certificate(fault));
+            assert_eq!(check(&config(named, any_name), HOST, &ServerTls::new(shown.identity())), refused, "{shown:?}");
+        }
+    }
+    // Without its key, nobody can present it.
+    let thief = Identity { certificates: now.certificate(), key: other.identity().key };
+    let wire = Far::of(&lenient(&thief, Versions::All));
+    let unsigned = connect(&config(&now, false), HOST, &wire).unwrap_err().cause();
+    assert_eq!(unsigned, Cause::Certificate(CertificateFault::UnknownIssuer));
+    // The check of names can be relaxed.
+    let nameless = own_authority(&[], Validity::Now);
+    let server = ServerTls::new(nameless.identity());
+    let wrong_name = Err(Cause::Certificate(CertificateFault::WrongName));
+    assert_eq!(check(&config(&nameless, false), HOST, &server), wrong_name);
+    assert_eq!(check(&config(&nameless, true), HOST, &server), Ok("TLSv1_3"));
+}
+
+#[test]
+fn refusals_of_authorities_and_of_version_1_say_what_to_do() {
+    let fixture = Fixture::new();
+    let text =
+        |identity| connect(&fixture.config(), HOST, &Far::server(&ServerTls::new(identity))).unwrap_err().to_string();
+    let of_authority = text(own_authority(&[HOST], Validity::Now).identity());
+    assert!(
+        of_authority.contains("add this certificate itself to tlsCAFile, or issue one without CA:TRUE"),
+        "{of_authority}"
+    );
+    let of_version_1 = text(fixture.root.issue_version_1(&CertificateRequest::server(&[HOST])));
+    assert!(of_version_1.contains("version 1, without extensions, as openssl x509 -req makes it"), "{of_version_1}");
+    assert!(of_version_1.contains("issue one with a subjectAltName"), "{of_version_1}");
+    assert!(!of_version_1.contains("\n") && !of_version_1.contains("  "), "{of_version_1}");
 }
 
 #[test]
@@ -212,6 +303,24 @@ fn client_presents_its_certificate_on_request() {
         drop(far);
         assert!(check(&config, HOST, &fixture.server()).is_ok());
         assert!(check(&fixture.config(), HOST, &demanding(&fixture, false, versions)).is_ok());
+    }
+}
+
+/// The server judges it, and real servers accept it.
+#[test]
+fn client_presents_a_certificate_of_version_1_too() {
+    let fixture = Fixture::new();
+    let identity = fixture.root.issue_version_1(&CertificateRequest::client("ann"));
+    let mut options = fixture.options();
+    options.certificate_key_file = Some(fixture.folder.write("client.pem", identity.pem()));
+    let config = TlsConfig::build(&options).unwrap();
+    assert!(config.has_certificate());
+    for versions in VERSIONS {
+        let wire = Far::of(&lenient(&fixture.server().identity, versions));
+        connect(&config, HOST, &wire).unwrap();
+        let mut far = wire.0.borrow_mut();
+        let sent = far.side().connection().peer_certificates().unwrap();
+        assert_eq!(sent, [CertificateDer::from_pem_slice(identity.certificates.as_bytes()).unwrap()]);
     }
 }
 

@@ -10,9 +10,16 @@ use std::io;
 
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_client::tls::{TlsConfig, TlsHandshakeError, TlsOptions, TlsStream};
-use rustls::ServerConfig;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{WebPkiSupportedAlgorithms, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::{TLS12, TLS13};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
 
-use crate::tls::{CertificateRequest, Folder, Holder, ServerTls, Side};
+use crate::tls::{CertificateRequest, Folder, Holder, Identity, ServerTls, Side, Versions};
 
 /// The host name of servers in memory.
 pub(super) const HOST: &str = "db.example.com";
@@ -152,6 +159,62 @@ impl Far {
     fn collect(&mut self) {
         let Self { side, output, .. } = self;
         output.append(side.as_mut().unwrap().output());
+    }
+}
+
+/// A server that uses any key with its certificate, and accepts any certificate of a client.
+pub(super) fn lenient(identity: &Identity, versions: Versions) -> Arc<ServerConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    let chain = CertificateDer::pem_slice_iter(identity.certificates.as_bytes()).map(Result::unwrap).collect();
+    let versions = if versions == Versions::Tls12 { &[&TLS12] } else { &[&TLS13] };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions).unwrap();
+    let builder = builder.with_client_cert_verifier(Arc::new(AnyClient(provider.signature_verification_algorithms)));
+    Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)))))
+}
+
+#[derive(Debug)]
+struct AnyClient(WebPkiSupportedAlgorithms);
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
     }
 }
 

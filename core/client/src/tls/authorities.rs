@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use rustls::RootCertStore;
-use rustls::pki_types::TrustAnchor;
+use rustls::pki_types::{CertificateDer, TrustAnchor};
 
 /// Authorities in memory, for [`TlsOptions::authorities`](super::TlsOptions::authorities) and
 /// [`TlsOptions::fallback_authorities`](super::TlsOptions::fallback_authorities): certificates as a
@@ -15,13 +15,26 @@ use rustls::pki_types::TrustAnchor;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authorities {
     anchors: Arc<[TrustAnchor<'static>]>,
+    /// Those that have certificates.
+    certificates: Arc<[CertificateDer<'static>]>,
     unusable: usize,
 }
 
 impl Authorities {
-    /// - `unusable`: the number of certificates that were left out.
-    pub(super) fn new(anchors: Vec<TrustAnchor<'static>>, unusable: usize) -> Self {
-        Self { anchors: anchors.into(), unusable }
+    /// Certificates that cannot be used are left out.
+    pub(super) fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
+        let mut anchors = RootCertStore::empty();
+        let (_, unusable) = anchors.add_parsable_certificates(certificates.iter().cloned());
+        Self { anchors: anchors.roots.into(), certificates: certificates.into(), unusable }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.anchors.is_empty()
+    }
+
+    /// The certificates, with those that were left out.
+    pub(super) fn certificates(&self) -> Arc<[CertificateDer<'static>]> {
+        Arc::clone(&self.certificates)
     }
 
     /// Reads certificates in PEM. Those that cannot be used are left out, and reported by
@@ -34,11 +47,15 @@ impl Authorities {
         pem::authorities(text.as_ref()).map_err(TlsError::Authorities)
     }
 
-    /// Returns the authorities for a verifier, and warns of certificates that were left out.
-    pub(super) fn store(&self, warnings: &mut Vec<TlsWarning>) -> RootCertStore {
+    /// Warns of certificates that were left out.
+    pub(super) fn warn(&self, warnings: &mut Vec<TlsWarning>) {
         if self.unusable > 0 {
             warnings.push(TlsWarning::UnusableAuthorities(self.unusable));
         }
+    }
+
+    /// Returns the authorities for a verifier.
+    pub(super) fn store(&self) -> RootCertStore {
         self.anchors.iter().cloned().collect()
     }
 }
@@ -46,7 +63,7 @@ impl Authorities {
 /// Trusts these anchors: `webpki_roots::TLS_SERVER_ROOTS.into()`.
 impl From<&[TrustAnchor<'static>]> for Authorities {
     fn from(anchors: &[TrustAnchor<'static>]) -> Self {
-        Self::new(anchors.to_vec(), 0)
+        Self { anchors: anchors.into(), certificates: Arc::default(), unusable: 0 }
     }
 }
 

@@ -6,7 +6,7 @@ mod tests;
 use super::authorities::Authorities;
 use super::error::{FileFault, TlsError};
 use super::options::{TlsOptions, TlsWarning};
-use super::verify::{AnyCertificate, AnyName};
+use super::verify::{AnyCertificate, Verifier};
 use super::{TlsHandshakeError, pem};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -17,7 +17,8 @@ use core::net::IpAddr;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::ring;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_native_certs::CertificateResult;
 use std::env;
@@ -65,8 +66,8 @@ impl TlsConfig {
                 let fault = |fault| pem::fault(pem::KEY_FILE, path, fault);
                 let password = options.certificate_key_file_password.as_ref();
                 let (certificates, key) = pem::identity(path, password).map_err(fault)?;
-                let built = builder.with_client_auth_cert(certificates, key);
-                built.map_err(|error| fault(identity_fault(&error)))?
+                let identity = identity(certificates, key).map_err(fault)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
             }
         };
         let verifies_servers = options.verify_servers();
@@ -126,28 +127,30 @@ fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<
             Some(authorities.map_err(|fault| pem::fault(pem::CA_FILE, path, fault))?)
         }
     };
-    let named = named.map(|authorities| authorities.store(warnings));
+    if let Some(authorities) = &named {
+        authorities.warn(warnings);
+    }
     let provider = Arc::new(ring::default_provider());
     if options.allow_invalid_certificates {
         warnings.push(TlsWarning::InvalidCertificates);
         return Ok(Arc::new(AnyCertificate(provider.signature_verification_algorithms)));
     }
     let fallback = options.fallback_authorities.as_ref();
-    let roots = Arc::new(named.map_or_else(|| platform_roots(fallback, warnings), Ok)?);
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
-    let verifier = verifier.map_err(|error| TlsError::Other(error.to_string()))?;
-    if options.allow_invalid_hostnames {
+    let authorities = named.map_or_else(|| platform_roots(fallback, warnings), Ok)?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(authorities.store()), provider).build();
+    let inner = verifier.map_err(|error| TlsError::Other(error.to_string()))?;
+    let any_name = options.allow_invalid_hostnames;
+    if any_name {
         warnings.push(TlsWarning::InvalidHostnames);
-        return Ok(Arc::new(AnyName(verifier)));
     }
-    Ok(verifier)
+    Ok(Arc::new(Verifier { inner, trusted: authorities.certificates(), any_name }))
 }
 
 /// Environment variables that name another certificate store than the platform's usual one.
 const STORE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The certificates of the platform's store.
-fn platform_roots(fallback: Option<&Authorities>, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
+fn platform_roots(fallback: Option<&Authorities>, warnings: &mut Vec<TlsWarning>) -> Result<Authorities, TlsError> {
     // A variable with an empty list of folders names no store.
     let names_store = |name: &str, value: &OsString| {
         name != STORE_VARIABLES[1] || env::split_paths(value).any(|path| path != Path::new(""))
@@ -170,11 +173,11 @@ fn roots_of(
     named: &str,
     fallback: Option<&Authorities>,
     warnings: &mut Vec<TlsWarning>,
-) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(store.certs);
+) -> Result<Authorities, TlsError> {
+    let mut roots = Authorities::new(store.certs);
     if let Some(fallback) = fallback.filter(|_| roots.is_empty() && named.is_empty()) {
-        roots = fallback.store(warnings);
+        fallback.warn(warnings);
+        roots = fallback.clone();
     }
     let fault = match store.errors.as_slice() {
         [] if !roots.is_empty() => return Ok(roots),
@@ -198,12 +201,23 @@ fn store_fault(error: &rustls_native_certs::Error) -> String {
     if is_of_text { "a file is not valid PEM".to_string() } else { error.to_string() }
 }
 
-const fn identity_fault(error: &rustls::Error) -> FileFault {
-    if matches!(error, rustls::Error::InconsistentKeys(_)) {
-        FileFault::ForeignKey
-    } else if matches!(error, rustls::Error::InvalidCertificate(_)) {
-        FileFault::BadCertificate
+/// The certificate and key of this client. The server judges the certificate, so one of version 1
+/// is sent too, for example.
+fn identity(
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, FileFault> {
+    let key = ring::default_provider().key_provider.load_private_key(key).map_err(|_| FileFault::BadKey)?;
+    // Read as that of an authority, because such a certificate may have any version.
+    let mut store = RootCertStore::empty();
+    let first = certificates.first().ok_or(FileFault::NoCertificate)?;
+    store.add(first.clone()).map_err(|_| FileFault::BadCertificate)?;
+    let certified = store.roots.first().map(|anchor| &anchor.subject_public_key_info);
+    // The certificate's key lacks the header of its sequence here.
+    let is_of = |own: SubjectPublicKeyInfoDer<'_>| certified.is_some_and(|certified| own.ends_with(certified));
+    if key.public_key().is_none_or(is_of) {
+        Ok(CertifiedKey::new(certificates, key))
     } else {
-        FileFault::BadKey
+        Err(FileFault::ForeignKey)
     }
 }

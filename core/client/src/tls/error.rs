@@ -154,7 +154,22 @@ impl TlsHandshakeError {
     }
 }
 
-/// Adds a hint if the server probably does not use TLS, or an authority is missing.
+/// What to do about the cause of a failed handshake; empty if that is obvious.
+fn remedy(cause: Cause) -> &'static str {
+    if cause == Cause::Certificate(CertificateFault::UnknownIssuer) {
+        "; tlsCAFile or TlsOptions names the authorities to trust"
+    } else if cause == Cause::Certificate(CertificateFault::Authority) {
+        "; the server's certificate is that of an authority (CA:TRUE): add this certificate itself to tlsCAFile, \
+         or issue one without CA:TRUE to the server"
+    } else if cause == Cause::Certificate(CertificateFault::Version1) {
+        "; the server's certificate has version 1, without extensions, as openssl x509 -req makes it without -extfile: \
+         issue one with a subjectAltName, which has version 3"
+    } else {
+        ""
+    }
+}
+
+/// Adds a hint if the server probably does not use TLS, or there is a remedy.
 impl fmt::Display for TlsHandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const HINT: &str = "does the server use TLS?";
@@ -167,12 +182,7 @@ impl fmt::Display for TlsHandshakeError {
             ) => write!(f, "the server's bytes are not TLS; {HINT}"),
             (_, Some(error)) => {
                 write!(f, "TLS handshake: {error}")?;
-                let is_unknown = self.cause() == Cause::Certificate(CertificateFault::UnknownIssuer);
-                if is_unknown {
-                    f.write_str("; tlsCAFile or TlsOptions names the authorities to trust")
-                } else {
-                    Ok(())
-                }
+                f.write_str(remedy(self.cause()))
             }
             (Fault::Io(error), None) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 write!(f, "the server closed the connection during the TLS handshake; {HINT}")
@@ -267,6 +277,10 @@ fn certificate_fault(error: &CertificateError) -> CertificateFault {
         CertificateFault::WrongName
     } else if matches!(error, E::Revoked) {
         CertificateFault::Revoked
+    } else if super::verify::is_of_authority(error) {
+        CertificateFault::Authority
+    } else if super::verify::is_of_version_1(error) {
+        CertificateFault::Version1
     } else {
         CertificateFault::Invalid
     }

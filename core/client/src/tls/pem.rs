@@ -5,7 +5,6 @@ use super::error::{FileFault, TlsError};
 use alloc::vec::Vec;
 use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
 use poolhouse_uri::Secret;
-use rustls::RootCertStore;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::fs::File;
@@ -48,9 +47,8 @@ fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileFault> 
 
 /// Returns the authorities of a PEM text.
 pub(super) fn authorities(text: &[u8]) -> Result<Authorities, FileFault> {
-    let mut roots = RootCertStore::empty();
-    let (usable, unusable) = roots.add_parsable_certificates(certificates(text)?);
-    if usable == 0 { Err(FileFault::BadCertificate) } else { Ok(Authorities::new(roots.roots, unusable)) }
+    let authorities = Authorities::new(certificates(text)?);
+    if authorities.is_empty() { Err(FileFault::BadCertificate) } else { Ok(authorities) }
 }
 
 /// Returns the certificates and the private key of a file.

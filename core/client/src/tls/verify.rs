@@ -1,11 +1,13 @@
-//! Verifiers that accept more than a full check would.
+//! Verifiers of servers.
 
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 /// Whether the name is the only fault of a certificate. The verifier checks the name last.
@@ -13,11 +15,32 @@ pub(super) const fn is_of_name(error: &CertificateError) -> bool {
     matches!(error, CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. })
 }
 
-/// Accepts a valid certificate for any host.
-#[derive(Debug)]
-pub(super) struct AnyName(pub(super) Arc<WebPkiServerVerifier>);
+/// Whether the fault of a certificate is that it has version 1.
+pub(super) fn is_of_version_1(error: &CertificateError) -> bool {
+    is_other(error, "UnsupportedCertVersion")
+}
 
-impl ServerCertVerifier for AnyName {
+/// Whether the fault of a server's certificate is that it is one of an authority.
+pub(super) fn is_of_authority(error: &CertificateError) -> bool {
+    is_other(error, "CaUsedAsEndEntity")
+}
+
+/// rustls has no variants for some errors of webpki, and hands them on. Their text is their name.
+fn is_other(error: &CertificateError, name: &str) -> bool {
+    matches!(error, CertificateError::Other(error) if error.0.to_string() == name)
+}
+
+/// The full check, in which a trusted certificate may also be that of the server itself.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    pub(super) inner: Arc<WebPkiServerVerifier>,
+    /// The authorities.
+    pub(super) trusted: Arc<[CertificateDer<'static>]>,
+    /// Whether a valid certificate is accepted for any host.
+    pub(super) any_name: bool,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -26,8 +49,20 @@ impl ServerCertVerifier for AnyName {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            Err(Error::InvalidCertificate(error)) if is_of_name(&error) => Ok(ServerCertVerified::assertion()),
+        let verdict = match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // `openssl req -x509` makes certificates of authorities. The dates were checked before
+            // this error, and what is trusted as it is needs no issuer: only the name is left.
+            Err(Error::InvalidCertificate(error)) if is_of_authority(&error) && self.trusted.contains(end_entity) => {
+                ParsedCertificate::try_from(end_entity)
+                    .and_then(|certificate| verify_server_name(&certificate, server_name))
+                    .map(|()| ServerCertVerified::assertion())
+            }
+            verdict => verdict,
+        };
+        match verdict {
+            Err(Error::InvalidCertificate(error)) if self.any_name && is_of_name(&error) => {
+                Ok(ServerCertVerified::assertion())
+            }
             verdict => verdict,
         }
     }
@@ -38,7 +73,7 @@ impl ServerCertVerifier for AnyName {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        self.inner.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -47,11 +82,11 @@ impl ServerCertVerifier for AnyName {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        self.inner.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 }
 

@@ -89,7 +89,7 @@ fn shown(leaf: &CertifiedIssuer<'static, KeyPair>, above: &[&CertifiedIssuer<'st
 }
 
 fn common_cases() -> Vec<Case> {
-    use CertificateFault::{Expired, Invalid, NotYetValid, UnknownIssuer, WrongName};
+    use CertificateFault::{Authority, Expired, Invalid, NotYetValid, UnknownIssuer, Version1, WrongName};
     let fixture = Fixture::new();
     let good = CertificateRequest::server(&[HOST, "10.1.2.3", "*.wild.example.com"]);
     let issue = |wanted: &CertificateRequest| shows_identity(&fixture.root.issue(wanted).identity());
@@ -139,8 +139,9 @@ fn common_cases() -> Vec<Case> {
             "an authority itself",
             issue(&CertificateRequest { is_authority: true, ..good.clone() }),
             HOST,
-            Err(Invalid),
+            Err(Authority),
         ),
+        own("of version 1", other(fixture.root.issue_version_1(&good)), HOST, Err(Version1)),
     ];
     let chainless = middle.issue(&good).identity();
     let chainless = shows(vec![der(&chainless.certificates)], &chainless.key);
@@ -162,6 +163,18 @@ fn common_cases() -> Vec<Case> {
     let own_root = Holder::self_signed(&good);
     let trusted = case("self-signed and trusted", &fixture, other(own_root.identity()), HOST, Ok(()));
     cases.push(Case { authorities: vec![own_root.certificate()], ..trusted });
+    let root =
+        |validity| Holder::self_signed(&CertificateRequest { is_authority: true, ..good.clone() }.valid(validity));
+    let (now, over) = (root(Validity::Now), root(Validity::Over));
+    for (name, shown, named, host, expected) in [
+        ("a trusted authority itself", &now, &now, HOST, Ok(())),
+        ("a trusted authority under another name", &now, &now, "other.example.com", Err(WrongName)),
+        ("a trusted authority whose time is over", &over, &over, HOST, Err(Expired)),
+        ("another authority of a trusted one's name", &root(Validity::Now), &now, HOST, Err(Authority)),
+    ] {
+        let shown = case(name, &fixture, other(shown.identity()), host, expected);
+        cases.push(Case { authorities: vec![named.certificate()], ..shown });
+    }
     cases
 }
 

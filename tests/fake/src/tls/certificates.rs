@@ -1,5 +1,7 @@
 //! Certificate authorities and the holders of certificates.
 
+mod version_1;
+
 use core::fmt;
 use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -131,7 +133,7 @@ impl Holder {
     /// If the name is not ASCII, or the key cannot be read.
     #[must_use]
     pub fn root_with_key(name: &str, key: &str) -> Self {
-        Self::self_signed_with(&CertificateRequest::authority(name), read_key(key))
+        Self::self_signed_with_key(&CertificateRequest::authority(name), key)
     }
 
     /// Creates a self-signed certificate.
@@ -141,6 +143,15 @@ impl Holder {
     #[must_use]
     pub fn self_signed(wanted: &CertificateRequest) -> Self {
         Self::self_signed_with(wanted, key())
+    }
+
+    /// [`Holder::self_signed`] for this private key: PEM, PKCS #8.
+    ///
+    /// # Panics
+    /// If a name is not ASCII, or the key cannot be read.
+    #[must_use]
+    pub fn self_signed_with_key(wanted: &CertificateRequest, key: &str) -> Self {
+        Self::self_signed_with(wanted, read_key(key))
     }
 
     fn self_signed_with(wanted: &CertificateRequest, key: KeyPair) -> Self {
@@ -170,6 +181,18 @@ impl Holder {
         let issuer = CertifiedIssuer::signed_by(wanted.params(), key, &self.issuer).expect("it can be signed");
         let above = if self.is_root { String::new() } else { self.identity().certificates };
         Self { issuer, above, is_root: false, subject: subject(wanted) }
+    }
+
+    /// Issues a certificate of version 1, without extensions, as `openssl x509 -req` makes it without
+    /// `-extfile`. It names no host.
+    ///
+    /// # Panics
+    /// If a name is not ASCII.
+    #[must_use]
+    pub fn issue_version_1(&self, wanted: &CertificateRequest) -> Identity {
+        let whole = self.issue(wanted);
+        let certificate = version_1::of(whole.issuer.der(), self.issuer.key());
+        Identity { certificates: format!("{certificate}{}", whole.above), key: whole.identity().key }
     }
 
     /// Returns its own certificate, PEM.

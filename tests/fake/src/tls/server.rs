@@ -7,6 +7,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 
 use super::Identity;
@@ -54,7 +55,7 @@ impl ServerTls {
     /// Returns the configuration for rustls.
     ///
     /// # Errors
-    /// `InvalidInput`: invalid PEM texts, or a key that matches no certificate.
+    /// `InvalidInput`: invalid PEM texts, or a key that does not match its certificate.
     pub fn config(&self) -> io::Result<Arc<ServerConfig>> {
         const TLS12: &[&SupportedProtocolVersion] = &[&version::TLS12];
         const TLS13: &[&SupportedProtocolVersion] = &[&version::TLS13];
@@ -64,6 +65,14 @@ impl ServerTls {
             Versions::Tls13 => TLS13,
         };
         let provider = Arc::new(ring::default_provider());
+        let key = PrivateKeyDer::from_pem_slice(self.identity.key.as_bytes()).map_err(invalid)?;
+        let key = provider.key_provider.load_private_key(key).map_err(invalid)?;
+        let identity = CertifiedKey::new(certificates(&self.identity.certificates)?, key);
+        match identity.keys_match() {
+            // It cannot be parsed, and is presented nevertheless: one of version 1.
+            Ok(()) | Err(rustls::Error::InvalidCertificate(_)) => {}
+            Err(error) => return Err(invalid(error)),
+        }
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(versions).map_err(invalid)?;
         let builder = match &self.clients {
@@ -78,9 +87,7 @@ impl ServerTls {
                 builder.with_client_cert_verifier(verifier.build().map_err(invalid)?)
             }
         };
-        let key = PrivateKeyDer::from_pem_slice(self.identity.key.as_bytes()).map_err(invalid)?;
-        let config = builder.with_single_cert(certificates(&self.identity.certificates)?, key).map_err(invalid)?;
-        Ok(Arc::new(config))
+        Ok(Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))))
     }
 }
 
