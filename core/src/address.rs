@@ -125,11 +125,14 @@ pub fn parse_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| is_digits && *port > 0)
 }
 
-/// Whether the text can be a name or an IPv4 address: no blanks, control characters or separators.
+/// Whether the text can be a name or an IPv4 address: no blanks, control characters, separators or
+/// other characters that are unsafe in logs.
 #[doc(hidden)]
 pub fn is_name(host: &str) -> bool {
     let is_plain = |byte: u8| byte > b' ' && byte != 0x7f && !b"/\\@?#[]:,\"<>%".contains(&byte);
-    (1..=HOST_MAX).contains(&host.len()) && host.bytes().all(is_plain)
+    (1..=HOST_MAX).contains(&host.len())
+        && host.bytes().all(is_plain)
+        && (host.is_ascii() || !host.chars().any(poolhouse_wire::peer_text::is_unsafe))
 }
 
 /// Whether the text is an IPv6 address, with or without a zone.

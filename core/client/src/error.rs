@@ -21,6 +21,7 @@ use poolhouse_driver::OperationError;
 use poolhouse_uri::UriError;
 use poolhouse_uri::dns::{LookupError, SeedlistError};
 use poolhouse_wire::hello::MetadataError;
+use poolhouse_wire::peer_text::OneLine;
 use poolhouse_wire::{AuthError, Labels};
 
 /// The error of a client's function.
@@ -294,7 +295,8 @@ impl fmt::Display for Error {
             Self::Write(error) => error.fmt(f),
             Self::Session(what) => write!(f, "session: {what}"),
             Self::Cursor(what) => write!(f, "cursor: {what}"),
-            Self::Bson(what) => write!(f, "BSON: {what}"),
+            // A type's own error may quote the document.
+            Self::Bson(what) => write!(f, "BSON: {}", OneLine(what)),
         }
     }
 }
@@ -354,10 +356,10 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: the command failed with code {}", self.server, self.code)?;
         if let Some(name) = &self.code_name {
-            write!(f, " ({name})")?;
+            write!(f, " ({})", OneLine(name))?;
         }
         if let Some(message) = &self.message {
-            write!(f, ": {message}")?;
+            write!(f, ": {}", OneLine(message))?;
         }
         self.hint.map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }

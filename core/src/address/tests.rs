@@ -25,6 +25,10 @@ fn addresses_are_read_as_hosts_ports_and_paths() {
         ("[]:1", None),
         ("[a]:1", None),
         ("a b", None),
+        ("datenbänke.example", tcp("datenbänke.example", 27017)),
+        ("a\u{9b}2Jb", None),
+        ("a\u{202e}b", None),
+        ("a\u{2028}b", None),
         ("/a\nb", None),
     ];
     for (address, expected) in cases {

@@ -11,6 +11,7 @@ use crate::time::Past;
 use crate::{Instant, ObjectId, ServerId, ServerType, TopologyVersion};
 use core::fmt;
 use core::time::Duration;
+use poolhouse_wire::peer_text::OneLine;
 
 /// A server's description without its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -465,7 +466,7 @@ impl<'a> TopologyDescription<'a> {
     ) -> fmt::Result {
         fmt::Display::fmt(&self.topology_type(), f)?;
         if let Some(name) = self.set_name() {
-            write!(f, " {name}")?;
+            write!(f, " {}", OneLine(name))?;
         }
         f.write_str(" [")?;
         for (index, server) in self.servers().enumerate() {

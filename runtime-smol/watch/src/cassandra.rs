@@ -12,6 +12,7 @@ use poolhouse_smol::mux::{
     ClusterEvent, HostOptions, HostStatus, MuxClosed, MuxEvent, MuxOptions, NodeStatus, RequestOptions, Session,
     SessionOptions,
 };
+use poolhouse_smol::poolhouse_wire::peer_text::is_unsafe;
 use poolhouse_smol::{Event, EventRef};
 use smol::future::FutureExt;
 use smol::{Task, Timer};
@@ -283,7 +284,7 @@ fn server(host: &HostStatus, node: Option<&NodeStatus>) -> Server {
     let is_down = state.open == 0 || node.is_some_and(|node| !node.is_up);
     let version = if is_down { "down".to_owned() } else { format!("v{}", host.version) };
     // Names from servers may have characters that would begin another line.
-    let center = node.map(|node| format!(" {}", node.data_center.replace(char::is_control, "?")));
+    let center = node.map(|node| format!(" {}", node.data_center.replace(is_unsafe, "?")));
     Server {
         address: host.address.clone(),
         kind: version + &center.unwrap_or_default(),

@@ -1,5 +1,7 @@
 //! The screen of a terminal: a pure function of the state and the size.
 
+use poolhouse_smol::poolhouse_wire::peer_text::is_unsafe;
+
 use crate::state::{DemoState, Event, Health, Kind, Sample, Server, State};
 
 /// The look of a piece of text.
@@ -30,14 +32,14 @@ impl Line {
         self
     }
 
-    /// Cuts the line at a number of columns. Control characters, which could move the cursor,
+    /// Cuts the line at a number of columns. Characters that could move the cursor or turn the text
     /// become question marks.
     #[must_use]
     fn fit(self, columns: usize) -> Self {
         let mut left = columns;
         let mut fitted = Self::default();
         for (style, text) in self.0 {
-            let visible = |character: char| if character.is_control() { '?' } else { character };
+            let visible = |character: char| if is_unsafe(character) { '?' } else { character };
             let text: String = text.chars().take(left).map(visible).collect();
             left -= text.chars().count();
             fitted.0.push((style, text));

@@ -297,3 +297,25 @@ fn errors_of_the_bson_crate_are_converted() {
     let error = convert().expect_err("a number is no document");
     assert!(matches!(error, Error::Bson(_)) && error.to_string().starts_with("BSON: "), "{error}");
 }
+
+#[test]
+fn texts_of_servers_are_shown_on_one_line_and_kept_as_they_were() {
+    let text = "no\r\nINFO forged\u{1b}[2J\u{9b}1m\u{2028}\u{202e}é";
+    let shown = "no  INFO forged [2J 1m  é";
+    let reply = bson::doc! { "writeErrors": [{ "code": 7, "codeName": text, "errmsg": text }] };
+    let write = WriteError::new("a:1", reply);
+    let command = CommandError {
+        server: "a:1".into(),
+        code: 7,
+        code_name: Some(text.into()),
+        message: Some(text.into()),
+        labels: Vec::new(),
+        reply: bson::Document::new(),
+        hint: None,
+    };
+    assert_eq!((command.message.as_deref(), write.message.as_deref()), (Some(text), Some(text)));
+    for error in [Error::Command(Box::new(command)), Error::Write(Box::new(write))] {
+        assert!(error.to_string().ends_with(&alloc::format!(" 7 ({shown}): {shown}")), "{error}");
+    }
+    assert_eq!(Error::Bson(text.into()).to_string(), alloc::format!("BSON: {shown}"));
+}

@@ -7,6 +7,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use poolhouse_wire::peer_text::OneLine;
 
 /// A reply with `ok: 1` that has `writeErrors` or a `writeConcernError`: some or all of the writes
 /// of a command failed, or were not acknowledged as its write concern requires.
@@ -80,9 +81,9 @@ impl fmt::Display for WriteError {
             None => write!(f, "the write concern was not satisfied: code {}", self.code)?,
         }
         if let Some(name) = &self.code_name {
-            write!(f, " ({name})")?;
+            write!(f, " ({})", OneLine(name))?;
         }
-        self.message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
+        self.message.as_ref().map_or(Ok(()), |message| write!(f, ": {}", OneLine(message)))
     }
 }
 

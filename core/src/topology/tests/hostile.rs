@@ -410,3 +410,12 @@ fn errors_that_do_not_fit_are_not_cut_silently() {
     ];
     errors.iter().for_each(crate::storage::tests::assert_never_cut_silently);
 }
+
+#[test]
+fn set_name_that_a_server_chose_is_shown_on_one_line() {
+    let mut net = ready(&["a"]);
+    net.hello("a", &HelloReply { set_name: Some("rs\nWARN\u{9b}2J\u{202e}"), ..primary(&["a"]) });
+    let topology = net.topology.description();
+    assert_eq!(topology.set_name(), Some("rs\nWARN\u{9b}2J\u{202e}"));
+    assert!(topology.to_string().contains(" rs WARN 2J  ["), "{topology}");
+}

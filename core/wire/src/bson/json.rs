@@ -8,6 +8,7 @@ mod tests;
 
 use super::document::{DEPTH_MAX, RawDocument};
 use super::value::{RawValue, next_raw};
+use crate::peer_text::is_unsafe;
 use crate::read::saturate;
 use core::fmt::{self, Write};
 
@@ -172,19 +173,24 @@ fn string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_char('"')?;
     let mut plain = 0;
     for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+        if (b' '..0x7f).contains(&byte) && byte != b'"' && byte != b'\\' {
             continue;
         }
-        // Both indices are character boundaries: the byte at `at` is ASCII.
+        // `None` within a character.
+        let Some(char) = text.get(at..).and_then(|rest| rest.chars().next()) else { continue };
+        if !char.is_ascii() && !is_unsafe(char) {
+            continue;
+        }
         f.write_str(text.get(plain..at).unwrap_or_default())?;
-        plain = at + 1;
-        match byte {
-            b'"' => f.write_str("\\\"")?,
-            b'\\' => f.write_str("\\\\")?,
-            b'\n' => f.write_str("\\n")?,
-            b'\r' => f.write_str("\\r")?,
-            b'\t' => f.write_str("\\t")?,
-            _ => write!(f, "\\u{byte:04x}")?,
+        plain = at + char.len_utf8();
+        match char {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '\n' => f.write_str("\\n")?,
+            '\r' => f.write_str("\\r")?,
+            '\t' => f.write_str("\\t")?,
+            // No unsafe character needs more than four digits.
+            _ => write!(f, "\\u{:04x}", u32::from(char))?,
         }
     }
     f.write_str(text.get(plain..).unwrap_or_default())?;

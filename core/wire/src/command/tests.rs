@@ -286,3 +286,19 @@ fn commands_with_secrets_are_recognized_whatever_their_first_value_is() {
     bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xff);
     assert!(is_sensitive(RawDocument::new(&bytes).expect("opens")));
 }
+
+#[test]
+fn request_for_stored_credentials_is_sensitive() {
+    let is = |name: &str, shows: Option<RawValue<'_>>| {
+        let mut bytes = Vec::new();
+        DocumentWriter::write(&mut bytes, |body| {
+            body.str(name, "ann")?;
+            shows.map_or(Ok(()), |shows| body.value("showCredentials", shows).map(drop))
+        })
+        .expect("room");
+        is_sensitive(RawDocument::new(&bytes).expect("BSON"))
+    };
+    let yes = RawValue::Boolean(true);
+    assert!(is("usersInfo", Some(yes)) && is("usersinfo", Some(yes)) && is("usersInfo", Some(RawValue::Int32(1))));
+    assert!(!is("usersInfo", None) && !is("usersInfo", Some(RawValue::Boolean(false))) && !is("find", Some(yes)));
+}

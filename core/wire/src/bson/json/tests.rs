@@ -17,6 +17,18 @@ fn texts_are_escaped() {
 }
 
 #[test]
+fn characters_that_forge_lines_or_direct_a_terminal_are_escaped() {
+    let text = "a\u{7f}b\u{9b}c\u{85}d\u{2028}e\u{202e}f\u{2066}g\u{feff}h\u{61c}é😀";
+    assert_eq!(json(RawValue::String(text)), r#""a\u007fb\u009bc\u0085d\u2028e\u202ef\u2066g\ufeffh\u061cé😀""#);
+    // Also in names of fields.
+    let mut bytes = Vec::new();
+    DocumentWriter::write(&mut bytes, |writer| writer.value("\u{9b}2J\u{202e}", RawValue::Null).map(drop))
+        .expect("room");
+    let text = RawDocument::new(&bytes).expect("whole").relaxed_json().to_string();
+    assert_eq!(text, r#"{"\u009b2J\u202e":null}"#);
+}
+
+#[test]
 fn numbers_keep_their_type() {
     assert_eq!(json(RawValue::Int32(-5)), "-5");
     assert_eq!(json(RawValue::Int64(i64::MIN)), "-9223372036854775808");
