@@ -24,13 +24,20 @@ may_install() { # what is missing
     [[ ${POOLHOUSE_INSTALL:-} != no ]] || give_up "$1 is not installed"
 }
 
-# Installs wheels of PyPI into a virtual environment.
-install_wheels() { # folder, wheels
-    may_install "${@: -1}"
+# Installs the wheels of requirements/NAME.txt into a virtual environment. The list has every package
+# that is needed, and the hashes of its files: a file with another hash is not installed, and nothing
+# is built, because a build would fetch tools without a hash. To make the list (with pip-tools):
+#
+#   pip-compile --generate-hashes --no-annotate --no-header --strip-extras -o NAME.txt - <<<'PACKAGE==VERSION'
+install_wheels() { # folder, NAME
+    local list=$scripts/requirements/$2.txt
+    may_install "$2"
     : >"$log"
     command -v python3 >/dev/null || give_up 'python3 is not installed'
     [[ -x $1/bin/pip ]] || python3 -m venv --clear "$1" >>"$log" 2>&1 ||
         give_up 'python3 has no venv (Debian: apt-get install python3-venv)'
-    timeout 600 "$1/bin/pip" install --quiet --no-input --disable-pip-version-check "${@:2}" >>"$log" 2>&1 </dev/null ||
-        give_up "pip could not install ${*:2}: $(last_line)"
+    timeout 600 "$1/bin/pip" install --quiet --no-input --disable-pip-version-check --force-reinstall --only-binary :all: \
+        --require-hashes --requirement "$list" >>"$log" 2>&1 </dev/null && return
+    ! grep -q 'DO NOT MATCH THE HASHES' "$log" || give_up "a file of PyPI does not have its hash in $list: see $log"
+    give_up "pip could not install $list: $(last_line)"
 }
