@@ -32,7 +32,7 @@ pub(super) fn java(class: &str) -> Result<Vec<OsString>, String> {
     if read(&copy).ok() != Some(read(&pom)?) {
         let _ = std::fs::remove_dir_all(&jars);
         let mut maven = Command::new("mvn");
-        maven.args(["-q", "-B", "-f"]).arg(&pom).arg("dependency:copy-dependencies");
+        maven.args(["-q", "-B", "--strict-checksums", "-f"]).arg(&pom).arg("dependency:copy-dependencies");
         output(maven.arg(format!("-DoutputDirectory={}", jars.display())))?;
         // Copied last: without it, the folder is incomplete.
         std::fs::copy(&pom, &copy).map_err(|error| error.to_string())?;
@@ -51,7 +51,11 @@ pub(crate) fn python(name: &str) -> Result<Vec<OsString>, String> {
         output(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     }
     let requirements = sources("python").join("requirements.txt");
-    output(Command::new(&interpreter).args(["-m", "pip", "install", "-q", "-r"]).arg(requirements))?;
+    output(
+        Command::new(&interpreter)
+            .args(["-m", "pip", "install", "-q", "--only-binary", ":all:", "--require-hashes", "-r"])
+            .arg(requirements),
+    )?;
     Ok(vec![interpreter.into(), sources("python").join(format!("{name}.py")).into()])
 }
 
