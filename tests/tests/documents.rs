@@ -1,4 +1,4 @@
-//! README and the guides: size, links, and the figures of README's comparison.
+//! README, the guides and SECURITY.md: size, links, the figures of README's comparison, and the tests of limits.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -44,6 +44,27 @@ fn relative_links_have_targets() {
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Each row of a table of limits names tests: a file, and a function in it.
+#[test]
+fn limits_of_the_security_document_are_held_by_tests() {
+    let text = read(".github/SECURITY.md");
+    let tables = text.split("| resource | limit | where | tests |\n").skip(1);
+    let rows = tables.flat_map(|rest| rest.lines().skip(1).take_while(|line| line.starts_with("| ")));
+    let mut rows_count = 0;
+    for row in rows {
+        rows_count += 1;
+        let tests = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        for named in tests.split(", ") {
+            let named = named.trim_matches('`');
+            let (file, test) = named.split_once("::").unwrap_or_else(|| panic!("{row}: no test"));
+            let is_there = read(file).contains(&format!("fn {test}("));
+            assert!(is_there, "{file} has no test {test}: {row}");
+        }
+    }
+    assert!(rows_count > 30, "only {rows_count} rows were found");
+    assert_eq!(text.matches("| resource |").count(), 2, "a table without tests");
 }
 
 /// The numbers in a text, without separators of thousands, each with its number of decimals.

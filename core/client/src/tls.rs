@@ -10,6 +10,9 @@
 //!   is built. If the platform has none, [`TlsOptions::fallback_authorities`] are trusted. The
 //!   verifier is the same on every platform, so a certificate is accepted on all of them or on
 //!   none. An option that relaxes the check of names leaves all other checks in force.
+//! - A certificate of an authority is accepted from a server only if it is itself, byte by byte, one of
+//!   those to trust. Certificates of version 1 are refused, because they name no host.
+//! - The client's certificate is sent as it is, of any version: the server judges it.
 //! - Names must be among the subject's alternative names; a common name does not count.
 //! - Revocation is not checked, neither by OCSP nor by lists. `tlsDisableOCSPEndpointCheck` and
 //!   `tlsDisableCertificateRevocationCheck` are accepted and have no effect.

@@ -239,6 +239,11 @@ impl Stream {
 }
 
 impl Stream {
+    /// Adds bytes that the server sends before it replies.
+    pub(super) fn precede(&mut self, bytes: &[u8]) {
+        self.unread.extend_from_slice(bytes);
+    }
+
     /// Adds one more streamed reply if one remains.
     fn flow(&mut self, last: i32) {
         if self.bench.flood.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {

@@ -261,11 +261,8 @@ fn take_answer<P: Platform>(shared: &Shared<P>, query: ClusterQuery, envelope: &
             Ok(())
         }),
         ClusterQuery::Peers | ClusterQuery::OldPeers => rows_of(envelope).and_then(|rows| {
-            if rows.len() > ROWS_MAX {
-                return Err(Unusable { is_invalid: false });
-            }
             // Before the lock is taken, which the status of the cluster needs.
-            let peers: Vec<NodeRow> = node_rows(rows).collect();
+            let peers = peers(rows).ok_or(Unusable { is_invalid: false })?;
             shared.step_cluster(|cluster, now, tap| cluster.handle_peers(now, peers, tap));
             Ok(())
         }),
@@ -348,6 +345,11 @@ fn has_known_tokens(rows: Rows<'_>) -> bool {
 fn first_cell<'a>(mut rows: Rows<'a>, name: &str) -> Option<&'a [u8]> {
     let at = rows.columns.position(name)?;
     rows.next()?.nth(at)?
+}
+
+/// Reads the nodes besides that of the connection; `None` if there are too many rows.
+fn peers(rows: Rows<'_>) -> Option<Vec<NodeRow>> {
+    (rows.len() <= ROWS_MAX).then(|| node_rows(rows).collect())
 }
 
 /// Reads the keyspaces whose replicas are placed by token.

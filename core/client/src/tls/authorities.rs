@@ -60,7 +60,8 @@ impl Authorities {
     }
 }
 
-/// Trusts these anchors: `webpki_roots::TLS_SERVER_ROOTS.into()`.
+/// Trusts these anchors: `webpki_roots::TLS_SERVER_ROOTS.into()`. An anchor is no certificate, so no
+/// server can present it itself.
 impl From<&[TrustAnchor<'static>]> for Authorities {
     fn from(anchors: &[TrustAnchor<'static>]) -> Self {
         Self { anchors: anchors.into(), certificates: Arc::default(), unusable: 0 }

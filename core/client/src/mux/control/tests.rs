@@ -49,6 +49,20 @@ fn tokens_of_all_rows_are_not_many_more_than_those_of_a_ring() {
 }
 
 #[test]
+fn answer_with_too_many_rows_is_refused_and_surplus_keyspaces_are_left_out() {
+    let row: &[&[u8]] = &[b"r1"];
+    let many = |count| body(&["rack"], &vec![row; count]);
+    assert_eq!(peers(rows(&many(ROWS_MAX))).map(|peers| peers.len()), Some(ROWS_MAX));
+    assert!(peers(rows(&many(ROWS_MAX + 1))).is_none());
+    let pairs = [("class", "SimpleStrategy"), ("replication_factor", "1")];
+    let pairs = pairs.into_iter().flat_map(|(key, value)| [long(key.as_bytes()), long(value.as_bytes())].concat());
+    let replication: Vec<u8> = int(2).into_iter().chain(pairs).collect();
+    let keyspace: &[&[u8]] = &[b"shop", &replication];
+    let found = keyspaces(rows(&body(&["keyspace_name", "replication"], &vec![keyspace; KEYSPACES_MAX + 1])));
+    assert_eq!(found.len(), KEYSPACES_MAX);
+}
+
+#[test]
 fn tokens_are_known_with_one_partitioner() {
     let with = |name: &[u8]| {
         let body = body(&["key", "partitioner"], &[&[b"local", name]]);

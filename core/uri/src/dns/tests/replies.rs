@@ -187,6 +187,15 @@ fn records_of_other_kinds_are_not_parsed() {
     }
 }
 
+/// The parser would allocate memory for the number that the header claims.
+#[test]
+fn answer_that_claims_more_than_a_thousand_records_is_malformed() {
+    let host = raw_record(&pointer(12), 33, b"\0\0\0\0\0\x01\x01a\x01b\0");
+    // The question is one of them.
+    assert!(matches!(raw(999, &host.repeat(999)), Some(Ok(Answer::Srv(_)))));
+    assert_eq!(raw(1_000, &host.repeat(1_000)), Some(Err(LookupError::Malformed)));
+}
+
 #[test]
 fn long_names_of_many_records_are_followed() {
     // Names of 34 labels, like those of IPv6 addresses, as one pointer each.
