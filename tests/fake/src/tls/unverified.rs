@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
 /// Returns a configuration that trusts every server, and presents this certificate if one is
@@ -12,16 +13,19 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 ///
 /// # Errors
 ///
-/// The key does not belong to the certificate.
+/// The key cannot be used. Whether it belongs to the certificate is not checked, because a certificate
+/// of version 1 cannot be parsed.
 pub fn unverified(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<Arc<ClientConfig>, Error> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let key = provider.key_provider.load_private_key(key)?;
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Trusting))
-        .with_client_auth_cert(certificates, key)?;
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(certificates, key))));
     Ok(Arc::new(config))
 }
 

@@ -24,6 +24,9 @@ pub(super) fn cases(suite: Suite) -> Suite {
         .case("tls_certificate_of_another_host_is_named", || run(tls_certificate_of_another_host_is_named()))
         .case("tls_certificate_that_expires_is_named", || run(tls_certificate_that_expires_is_named()))
         .case("tls_client_certificate_is_accepted", || run(tls_client_certificate_is_accepted()))
+        .case("tls_certificate_of_an_authority_is_accepted_where_it_is_trusted_itself", || {
+            run(tls_certificate_of_an_authority_is_accepted_where_it_is_trusted_itself())
+        })
         .case("tls_client_certificate_is_a_user", || run(tls_client_certificate_is_a_user()))
 }
 
@@ -180,20 +183,58 @@ async fn tls_client_certificate_is_accepted() -> Outcome {
     // and rejects its absence only afterwards.
     let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
     assert!(matches!(cause, Cause::Network | Cause::Certificate(_)), "{text}");
-    let mut options = pki.options(&mongod.uri())?;
-    let ann = pki.root.issue(&CertificateRequest::client("ann"));
-    let file = pki.folder.write("ann.pem", ann.identity().pem());
-    options.tls.get_or_insert_default().certificate_key_file = Some(file);
-    let client = Client::with_options(options)?;
-    ping(&client).await?;
-    counts_agree(&mongod, &client, 2).await?;
-    client.close().await;
+    let ann = CertificateRequest::client("ann");
+    for identity in [pki.root.issue(&ann).identity(), pki.root.issue_version_1(&ann)] {
+        let mut options = pki.options(&mongod.uri())?;
+        let file = pki.folder.write("ann.pem", identity.pem());
+        options.tls.get_or_insert_default().certificate_key_file = Some(file);
+        let client = Client::with_options(options)?;
+        ping(&client).await?;
+        counts_agree(&mongod, &client, 2).await?;
+        client.close().await;
+        eventually("no connection is left", || Ok(mongod.other_connections()? == 0)).await?;
+    }
     let mut options = pki.options(&mongod.uri())?;
     let stranger = Holder::root("stranger").issue(&CertificateRequest::client("ann"));
     let file = pki.folder.write("stranger.pem", stranger.identity().pem());
     options.tls.get_or_insert_default().certificate_key_file = Some(file);
     let (cause, text) = refusal(options).await?;
     assert!(matches!(cause, Cause::Network | Cause::Certificate(_)), "{text}");
+    Ok(())
+}
+
+/// As `openssl req -x509` makes it.
+async fn tls_certificate_of_an_authority_is_accepted_where_it_is_trusted_itself() -> Outcome {
+    let pki = Pki::new();
+    let own = Holder::self_signed(&CertificateRequest { is_authority: true, ..here() });
+    let tls = MongodTls {
+        certificate_key_file: pki.folder.write("server.pem", own.identity().pem()),
+        ca_file: Some(pki.folder.write("own.pem", own.certificate())),
+        allow_without_certificate: true,
+        required: true,
+    };
+    let mongod = start(MongodOptions { tls: Some(tls), ..MongodOptions::default() }).await?;
+    let mut options = pki.options(&mongod.uri())?;
+    options.tls.get_or_insert_default().ca_file = Some(pki.folder.path().join("own.pem"));
+    let client = Client::with_options(options)?;
+    ping(&client).await?;
+    client.close().await;
+    let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
+    assert_eq!(cause, Cause::Certificate(CertificateFault::Authority));
+    assert!(text.contains("add this certificate itself to tlsCAFile"), "{text}");
+    let old = start(MongodOptions {
+        tls: Some(MongodTls {
+            certificate_key_file: pki.folder.write("old.pem", pki.root.issue_version_1(&here()).pem()),
+            ca_file: Some(pki.folder.path().join("ca.pem")),
+            allow_without_certificate: true,
+            required: true,
+        }),
+        ..MongodOptions::default()
+    })
+    .await?;
+    let (cause, text) = refusal(pki.options(&old.uri())?).await?;
+    assert_eq!(cause, Cause::Certificate(CertificateFault::Version1));
+    assert!(text.contains("issue one with a subjectAltName"), "{text}");
     Ok(())
 }
 
