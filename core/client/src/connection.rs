@@ -161,24 +161,14 @@ impl<'c, P: Platform> Connection<'c, P> {
         self.run(database, command.as_bytes(), to_raw_document).await
     }
 
-    async fn run<T>(
-        &mut self,
-        database: &str,
-        command: &[u8],
-        read: Read<T>,
-    ) -> Result<T, Error> {
+    async fn run<T>(&mut self, database: &str, command: &[u8], read: Read<T>) -> Result<T, Error> {
         match self.client.operation_span(None, database, command) {
             None => self.run_within(database, command, read).await,
             Some(span) => Box::pin(span.run(self.run_within(database, command, read))).await,
         }
     }
 
-    async fn run_within<T>(
-        &mut self,
-        database: &str,
-        command: &[u8],
-        read: Read<T>,
-    ) -> Result<T, Error> {
+    async fn run_within<T>(&mut self, database: &str, command: &[u8], read: Read<T>) -> Result<T, Error> {
         let command = checked(command)?;
         let pairs = self.read_preference.as_deref().map(OwnedReadPreference::pairs).unwrap_or_default();
         let tag_sets = tag_sets(&pairs);

@@ -15,9 +15,9 @@
 mod convert;
 mod document;
 mod json;
-mod path;
 #[cfg(feature = "alloc")]
 mod lossy;
+mod path;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -26,7 +26,7 @@ mod write;
 pub use document::{DEPTH_MAX, Element, Elements, RawArray, RawDocument, Values};
 pub use json::RelaxedJson;
 pub use path::FieldPath;
-pub use value::{Binary, ElementType, RawValue, Regex, Timestamp};
 pub(crate) use value::Raw;
+pub use value::{Binary, ElementType, RawValue, Regex, Timestamp};
 pub(crate) use write::patch_len;
 pub use write::{ArrayWriter, DocumentWriter};

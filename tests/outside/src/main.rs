@@ -38,7 +38,11 @@ fn main() -> ExitCode {
         println!("{profile:7}  {:4} KiB  {:6}  {}", case.stack_bytes / 1024, result, case.name);
         if !output.status.success() {
             failed += 1;
-            println!("    {}\n    {}", output.status, String::from_utf8_lossy(&output.stderr).trim().replace('\n', "\n    "));
+            println!(
+                "    {}\n    {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim().replace('\n', "\n    ")
+            );
         }
     }
     println!("{profile}: {} cases, {failed} failed", cases.len());

@@ -110,6 +110,7 @@ pub(crate) fn text(key: &str, text: &[u8]) -> Vec<u8> {
 pub(crate) fn batch(documents: &[Vec<u8>]) -> Vec<u8> {
     let keyed = documents.iter().enumerate().map(|(place, document)| element(3, &place.to_string(), document));
     let elements = document(&[&keyed.collect::<Vec<_>>().concat()]);
-    let cursor = document(&[&element(0x12, "id", &[0; 8]), &text("ns", b"shop.items"), &element(4, "firstBatch", &elements)]);
+    let cursor =
+        document(&[&element(0x12, "id", &[0; 8]), &text("ns", b"shop.items"), &element(4, "firstBatch", &elements)]);
     document(&[&element(3, "cursor", &cursor), &element(0x10, "ok", &1_i32.to_le_bytes())])
 }

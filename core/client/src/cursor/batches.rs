@@ -4,10 +4,10 @@
 
 use super::reply::{Batch, Reply, collection, is_gone, kill_command};
 use super::{CursorOptions, TimeoutMode};
-use crate::{connection, convert};
 use crate::session::SessionState;
 use crate::transaction::{PinnedConnection, millis};
 use crate::{Client, Error, Net, Platform};
+use crate::{connection, convert};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -307,7 +307,8 @@ impl<P: Platform> Batches<P> {
     }
 
     pub(super) fn get_more(&self) -> Result<Vec<u8>, Error> {
-        let comment = self.options.comment.as_ref().map(|comment| convert::encoded(&bson::doc! { "": comment.clone() }));
+        let comment =
+            self.options.comment.as_ref().map(|comment| convert::encoded(&bson::doc! { "": comment.clone() }));
         let comment = comment.transpose()?;
         let comment = comment.as_deref().and_then(|bytes| RawDocument::new(bytes).ok()?.get("").ok()?);
         let (id, options) = (self.id, &self.options);

@@ -211,10 +211,7 @@ impl<'a> RawDocument<'a> {
     /// - `enter`: checks an element; its second argument is 1 for the elements of this document, 2 for
     ///   those in a nested one, and so on. Returns the document in the value if it must be visited too.
     #[inline]
-    fn walk(
-        self,
-        enter: impl Fn(Raw<'a>, usize) -> Result<Option<Self>, WireError>,
-    ) -> Result<(), WireError> {
+    fn walk(self, enter: impl Fn(Raw<'a>, usize) -> Result<Option<Self>, WireError>) -> Result<(), WireError> {
         let mut elements = self.interior();
         while let Some(raw) = next_raw(&mut elements)? {
             if let Some(inner) = enter(raw, 1)? {

@@ -128,7 +128,13 @@ fn depth_is_measured_without_a_stack() {
     let beside = document(&[&b"\x03d\0"[..], &wide[..], b"\x040\0", &nested(60)[..]].concat());
     assert!(is_deeper(&beside, 60) && !is_deeper(&beside, 61));
     let scopes = document(
-        &[&b"\x0fs\0"[..], &i32::to_le_bytes(9 + i32::try_from(nested(9).len()).expect("short")), b"\x01\0\0\0\0", &nested(9)].concat(),
+        &[
+            &b"\x0fs\0"[..],
+            &i32::to_le_bytes(9 + i32::try_from(nested(9).len()).expect("short")),
+            b"\x01\0\0\0\0",
+            &nested(9),
+        ]
+        .concat(),
     );
     assert!(is_deeper(&scopes, 9) && !is_deeper(&scopes, 10));
 }

@@ -56,7 +56,11 @@ fn reply(name: &str, _: &RawDocument) -> Vec<u8> {
         "most" => document(&[&element(3, "value", &nested(STORED_MAX)), &ok]),
         "deeper" => document(&[&element(3, "value", &nested(LIMIT)), &ok]),
         "hostile" => document(&[&element(4, "value", &nested_arrays(10_000)), &ok]),
-        "fails" => document(&[&element(3, "value", &nested(STORED)), &element(0x10, "ok", &[0; 4]), &element(0x10, "code", &[2, 0, 0, 0])]),
+        "fails" => document(&[
+            &element(3, "value", &nested(STORED)),
+            &element(0x10, "ok", &[0; 4]),
+            &element(0x10, "code", &[2, 0, 0, 0]),
+        ]),
         _ => document(&[&element(3, "value", &nested(STORED)), &ok]),
     }
 }
@@ -251,7 +255,10 @@ pub(super) fn cases() -> Vec<Case> {
                         client.run_command("shop", command()).await.err(),
                         client.run_command("shop", doc! { "put": [arrays] }).await.err(),
                         client.run_command_as::<Document>("shop", command()).await.err(),
-                        client.run_raw_command("shop", &RawDocumentBuf::from_bytes(nested(levels)).expect("opens")).await.err(),
+                        client
+                            .run_raw_command("shop", &RawDocumentBuf::from_bytes(nested(levels)).expect("opens"))
+                            .await
+                            .err(),
                         connection.run_command("shop", command()).await.err(),
                         session.run_command("shop", command()).await.err(),
                         client.database("shop").run_cursor_command::<Document>(command()).await.err(),
@@ -266,7 +273,10 @@ pub(super) fn cases() -> Vec<Case> {
                     .collect();
                     for error in refusals {
                         let text = error.to_string();
-                        assert!(matches!(error, Error::Bson(_)) && text.contains("more than 256 nested levels"), "{text}");
+                        assert!(
+                            matches!(error, Error::Bson(_)) && text.contains("more than 256 nested levels"),
+                            "{text}"
+                        );
                     }
                 }
                 assert_eq!(server.commands.load(Ordering::SeqCst), 0);

@@ -16,7 +16,8 @@ struct Item {
 
 /// `{ n, items: [{}, { name: <bad> }] }`.
 fn bad(n: i32) -> Vec<u8> {
-    let items = document(&[&element(3, "0", &document(&[])), &element(3, "1", &document(&[&text("name", b"a\xff\xfeb")]))]);
+    let items =
+        document(&[&element(3, "0", &document(&[])), &element(3, "1", &document(&[&text("name", b"a\xff\xfeb")]))]);
     document(&[&number(n), &element(4, "items", &items)])
 }
 
@@ -104,7 +105,9 @@ pub(super) fn cases() -> Vec<Case> {
                 for (n, result) in results.into_iter().enumerate() {
                     match result {
                         Ok(document) => assert!(document.get_i32("n").ok() == Some(n as i32) && !is_bad(n)),
-                        Err(Error::Bson(text)) => assert!(is_bad(n) && text.contains(BAD) && text.contains("shop.items"), "{text}"),
+                        Err(Error::Bson(text)) => {
+                            assert!(is_bad(n) && text.contains(BAD) && text.contains("shop.items"), "{text}")
+                        }
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -133,7 +136,12 @@ pub(super) fn cases() -> Vec<Case> {
                 let items = first.get_array("items").expect("a list");
                 assert_eq!(items[1].as_document().expect("a document"), &doc! { "name": "a\u{fffd}\u{fffd}b" });
                 let items = read::<Utf8Lossy<Item>>(client).await;
-                assert!(items.iter().enumerate().all(|(n, item)| item.as_ref().is_ok_and(|item| item.n == n as i32 && item.name.is_none())));
+                assert!(
+                    items
+                        .iter()
+                        .enumerate()
+                        .all(|(n, item)| item.as_ref().is_ok_and(|item| item.n == n as i32 && item.name.is_none()))
+                );
                 let reply: Utf8Lossy<Document> = client.run_command_as("shop", find()).await.expect("a reply");
                 assert!(reply.to_string().contains("a\u{fffd}\u{fffd}b"));
                 let first = first_in_session::<Utf8Lossy<Item>>(client).await.expect("a document").expect("the first");
@@ -148,12 +156,24 @@ pub(super) fn cases() -> Vec<Case> {
                     client.run_command("shop", command()).await.expect_err("no conversion"),
                     client.run_command_as::<Document>("shop", command()).await.expect_err("no conversion"),
                     session.run_command("shop", command()).await.expect_err("no conversion"),
-                    client.check_out().await.expect("a connection").run_command("shop", command()).await.expect_err("no conversion"),
+                    client
+                        .check_out()
+                        .await
+                        .expect("a connection")
+                        .run_command("shop", command())
+                        .await
+                        .expect_err("no conversion"),
                 ];
                 for error in &errors {
                     let text = error.to_string();
-                    assert!(matches!(error, Error::Bson(_)) && !error.is_retryable() && !error.is_transient(), "{text}");
-                    assert!(text.contains("the command was executed") && text.contains("field value.items.1.name"), "{text}");
+                    assert!(
+                        matches!(error, Error::Bson(_)) && !error.is_retryable() && !error.is_transient(),
+                        "{text}"
+                    );
+                    assert!(
+                        text.contains("the command was executed") && text.contains("field value.items.1.name"),
+                        "{text}"
+                    );
                 }
                 assert_eq!(server.commands.load(Ordering::SeqCst), errors.len());
                 let reply: Utf8Lossy<Document> = client.run_command_as("shop", command()).await.expect("a reply");
@@ -162,11 +182,15 @@ pub(super) fn cases() -> Vec<Case> {
         }),
         case("text: an error of the server keeps its code, name and labels", || {
             with_client(async |client, _| {
-                let Err(Error::Command(error)) = client.run_command("shop", doc! { "fails": 1 }).await else { panic!("a refusal") };
+                let Err(Error::Command(error)) = client.run_command("shop", doc! { "fails": 1 }).await else {
+                    panic!("a refusal")
+                };
                 assert_eq!((error.code, error.code_name.as_deref()), (112, Some("WriteConflict")));
                 assert_eq!(error.labels, ["TransientTransactionError"]);
                 assert_eq!(error.message.as_deref(), Some("no field \u{fffd}\u{fffd} here"));
-                let Err(Error::Write(error)) = client.run_command("shop", doc! { "write": 1 }).await else { panic!("a failed write") };
+                let Err(Error::Write(error)) = client.run_command("shop", doc! { "write": 1 }).await else {
+                    panic!("a failed write")
+                };
                 assert_eq!((error.code, error.message.as_deref()), (121, Some("no \u{fffd}")));
             });
         }),

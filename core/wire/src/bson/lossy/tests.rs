@@ -32,7 +32,8 @@ fn all_text_of_a_lossy_copy_is_utf8_and_other_values_are_unchanged() {
     let copied = copy(&bytes);
     let copied = RawDocument::new(&copied).expect("whole");
     assert_eq!(copied.validate(), Ok(()));
-    let get = |document: RawDocument<'_>, key: &str| document.get(key).expect("valid").expect("it is there").element_type();
+    let get =
+        |document: RawDocument<'_>, key: &str| document.get(key).expect("valid").expect("it is there").element_type();
     assert_eq!(copied.get("t"), Ok(Some(RawValue::String("a\u{fffd}b"))));
     assert_eq!(copied.get("j"), Ok(Some(RawValue::JavaScript("\u{fffd}"))));
     assert_eq!(copied.get("y"), Ok(Some(RawValue::Symbol("\u{fffd}"))));
