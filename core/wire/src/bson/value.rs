@@ -354,6 +354,7 @@ pub(super) fn next_raw<'a>(elements: &mut Reader<'a>) -> Result<Option<Raw<'a>>,
     if elements.rest.is_empty() { Ok(None) } else { take_raw(elements).map(Some) }
 }
 
+#[inline]
 fn take_raw<'a>(elements: &mut Reader<'a>) -> Result<Raw<'a>, WireError> {
     let start = *elements;
     let tag = elements.u8()?;
