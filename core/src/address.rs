@@ -1,6 +1,6 @@
 //! Server addresses: a lower-case host and a port, or the path of a Unix socket.
 //!
-//! Read first: SDAM, "address" and "Hostnames are normalized to lower-case" (SDAM-04, SDAM-28);
+//! Read first: SDAM, "address" and "Hostnames are normalized to lower-case";
 //! Connection String, "Host Information".
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! within the same call: requests and cancellations of checks to the monitors, the rest to the host
 //! as [`ControlAction`]s. The host keeps one lock around this machine and carries out
 //! [`ControlAction::Pool`] under it, so a description and the state of its pool change together,
-//! and no other task observes one without the other (SDAM-64, MON-52, MON-53).
+//! and no other task observes one without the other.
 //!
 //! Socket actions of monitors are polled by connection ([`Control::poll_conn`]), because each
 //! monitor connection is driven by a separate task. A load-balanced topology has no monitors.
@@ -17,9 +17,9 @@
 //!
 //! A selector that finds no suitable server requests a check of all servers
 //! ([`Control::request_check`]) and waits for [`ControlAction::WakeSelectors`], which follows the
-//! end of every check, with any outcome (MON-18). A server with a check in flight drops the
+//! end of every check, with any outcome. A server with a check in flight drops the
 //! request, so selectors repeat it at each wake-up: a server is then checked every 500 ms while a
-//! selector waits (SDAM-85).
+//! selector waits.
 //!
 //! # Pace
 //!
@@ -220,7 +220,7 @@ impl<M: Memory> Control<M> {
     ///
     /// [`Stale`]: the connection was closed or replaced; nothing changed.
     ///
-    /// Source: Server Monitoring, "Monitor thread" (MON-18, MON-52, MON-53).
+    /// Source: Server Monitoring, "Monitor thread".
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -260,7 +260,7 @@ impl<M: Memory> Control<M> {
     }
 
     /// Handles the hello reply of an application's connection, which updates the description like a
-    /// check (MON-20).
+    /// check.
     pub fn handle_app_hello(
         &mut self,
         now: Instant,
@@ -279,7 +279,7 @@ impl<M: Memory> Control<M> {
     /// The host clears the pool as specified by [`Verdict::clear`], in the same step and before the
     /// connection is checked in.
     ///
-    /// Source: SDAM, "Error handling" (SDAM-65..86).
+    /// Source: SDAM, "Error handling".
     pub fn handle_app_error(
         &mut self,
         now: Instant,
@@ -316,7 +316,7 @@ impl<M: Memory> Control<M> {
     }
 
     /// Requests a check of every server as soon as the minimum interval allows, because a selector
-    /// found no suitable server (MON-15, SDAM-85).
+    /// found no suitable server.
     ///
     /// Dropped, not stored, for a server with a check in flight: selectors repeat the request, see
     /// the [module](self).
@@ -337,7 +337,7 @@ impl<M: Memory> Control<M> {
     /// Owes [`ControlAction::ServerRemoved`] for each server. Events: `HeartbeatFailed` of the
     /// checks in flight, then those of [`Topology::close`].
     ///
-    /// Source: SDAM, "Client closing" (SDAM-10, MON-49, LOG-08).
+    /// Source: SDAM, "Client closing".
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let now = self.advance_clock(now);
         for index in 0..self.monitors.slots().len() {

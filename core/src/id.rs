@@ -56,7 +56,7 @@ impl defmt::Format for ServerId {
 
 const _: () = assert!(size_of::<Option<ServerId>>() == 8);
 
-/// Identifies a topology in events (LOG-09). The host chooses the number once; two topologies with
+/// Identifies a topology in events. The host chooses the number once; two topologies with
 /// events that could be mixed up need different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -41,7 +41,7 @@
 //!
 //! `known`: whether the server's type was known before the input. A host without a topology passes
 //! whether the last check succeeded and nothing has marked the server Unknown since. Only the
-//! immediate retry after a network error depends on it (MON-55).
+//! immediate retry after a network error depends on it.
 //!
 //! # Intervals
 //!
@@ -197,7 +197,7 @@ impl Monitor {
     /// Cost: O(1), no allocation. Owes `Dial`.
     /// Events: `HeartbeatStarted`.
     ///
-    /// Source: Server Monitoring, "Monitoring" (MON-09).
+    /// Source: Server Monitoring, "Monitoring".
     pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.advance_clock(now);
         if matches!(self.phase, Phase::New) {
@@ -236,7 +236,7 @@ impl Monitor {
     /// Cost: O(1), no allocation.
     /// Events: none.
     ///
-    /// Source: Server Monitoring, "Requesting an immediate check" (MON-15, MON-16, MON-17).
+    /// Source: Server Monitoring, "Requesting an immediate check".
     pub fn request_check(&mut self, now: Instant) {
         let now = self.advance_clock(now);
         if let Phase::Waiting { ended, due } = &mut self.phase {
@@ -262,7 +262,7 @@ impl Monitor {
     /// already marked the server Unknown.
     /// Events: `HeartbeatFailed` with [`Cause::Cancelled`] if a check was in flight.
     ///
-    /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-50).
+    /// Source: Server Monitoring, "hello or legacy hello Cancellation".
     pub fn cancel_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.advance_clock(now);
         match &mut self.phase {
@@ -297,7 +297,7 @@ impl Monitor {
     /// Cost: O(1), no allocation. Owes at most two `Hangup`s, and no action after them.
     /// Events: `HeartbeatFailed` with [`Cause::Closed`] if a check was in flight.
     ///
-    /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-49).
+    /// Source: Server Monitoring, "hello or legacy hello Cancellation".
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.advance_clock(now);
         if matches!(self.phase, Phase::Checking) {
@@ -324,7 +324,7 @@ impl Monitor {
     /// [`Stale`]: this dial was abandoned, or its result was already handled; nothing changed, drop
     /// the socket.
     ///
-    /// Source: Server Monitoring, "Socket timeout" (MON-07, MON-34).
+    /// Source: Server Monitoring, "Socket timeout".
     pub fn handle_dialed(
         &mut self,
         now: Instant,
@@ -355,7 +355,7 @@ impl Monitor {
     ///
     /// - `now`: must be from the same clock in all calls. `conn`: from the `SendHello` or
     ///   `ReadNext`.
-    /// - `reply`: every reply, in the order of arrival (MON-30). `matched`: whether another one
+    /// - `reply`: every reply, in the order of arrival. `matched`: whether another one
     ///   follows.
     /// - `known`: whether the server's type is known, before this reply.
     ///
@@ -367,8 +367,7 @@ impl Monitor {
     ///
     /// [`Stale`]: the connection was closed or replaced; nothing changed.
     ///
-    /// Source: Server Monitoring, "Streaming Protocol" and "Measuring RTT" (MON-19, MON-26, MON-31,
-    /// MON-40, MON-42).
+    /// Source: Server Monitoring, "Streaming Protocol" and "Measuring RTT".
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -424,8 +423,7 @@ impl Monitor {
     ///
     /// [`Stale`]: the connection was closed or replaced; nothing changed.
     ///
-    /// Source: Server Monitoring, "Network or command error during server check" (MON-43,
-    /// MON-53..MON-56).
+    /// Source: Server Monitoring, "Network or command error during server check".
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -464,8 +462,7 @@ impl Monitor {
     /// Events: `HeartbeatStarted` if a check begins, `HeartbeatFailed` if a check's deadline has
     /// passed. Returns the outcome in that case.
     ///
-    /// Source: Server Monitoring, "Monitor thread", "Socket timeout" and "Measuring RTT" (MON-13,
-    /// MON-26, MON-32..36, MON-38, MON-55, MON-56).
+    /// Source: Server Monitoring, "Monitor thread", "Socket timeout" and "Measuring RTT".
     pub fn handle_timeout(
         &mut self,
         now: Instant,
@@ -563,7 +560,7 @@ impl Monitor {
         &self.config
     }
 
-    /// The round-trip times, measured by either connection (MON-45).
+    /// The round-trip times, measured by either connection.
     #[must_use]
     pub const fn rtt(&self) -> &Rtt {
         &self.rtt

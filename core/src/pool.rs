@@ -1,7 +1,6 @@
 //! MongoDB's connection pool (CMAP) as a state machine.
 //!
-//! Read first: CMAP, "Connection Pool", "Checking Out a Connection", "Clearing a Connection Pool";
-//! CMAP-01..102.
+//! Read first: CMAP, "Connection Pool", "Checking Out a Connection", "Clearing a Connection Pool".
 //!
 //! # One check-out
 //!
@@ -60,11 +59,10 @@
 //! - Closing the pool abandons pending connections.
 //! - A check-out with its own deadline is bounded only by that deadline, for waiting and
 //!   establishing together. `waitQueueTimeoutMS` bounds the waiting of check-outs without a
-//!   deadline (CMAP-26, CMAP-28).
+//!   deadline.
 //! - The host bounds the time of establishing: the whole by connectTimeoutMS; each command of the
 //!   handshake by timeoutMS, or by socketTimeoutMS where timeoutMS is not set, or by the deadline
-//!   of the waiter, if that is later. The earliest limit applies, and zero means no limit
-//!   (CMAP-60).
+//!   of the waiter, if that is later. The earliest limit applies, and zero means no limit.
 //! - The options of an existing pool can be changed: see [`Pool::reconfigure`]. A pool can be
 //!   filled beyond `minPoolSize`, once: see [`Pool::set_fill_target`].
 //! - A deadline has passed when `now` equals it. If the clock goes back, the last value is used.
@@ -180,7 +178,7 @@ impl<M: Memory> Pool<M> {
     ///
     /// If the pool is load-balanced and its memory has no slots for services.
     ///
-    /// Source: CMAP, "Creating a Connection Pool" (CMAP-32, CMAP-33).
+    /// Source: CMAP, "Creating a Connection Pool".
     pub fn new(now: Instant, id: PoolId, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) -> Self {
         let services = Services::<M>::empty();
         assert!(!config.options.load_balanced || services.limit() > 0, "a load-balanced pool has slots for services");
@@ -249,7 +247,7 @@ impl<M: Memory> Pool<M> {
     /// [`CheckOutError`]: the pool is closed or paused; the deadline has passed and no connection
     /// is available; or no slot for a waiter is left.
     ///
-    /// Source: CMAP, "Checking Out a Connection" (CMAP-28, CMAP-61..70).
+    /// Source: CMAP, "Checking Out a Connection".
     #[inline(always)]
     pub fn check_out(
         &mut self,
@@ -309,7 +307,7 @@ impl<M: Memory> Pool<M> {
     /// Cost: O(1), no allocation. Revokes the `Wake` that is owed.
     /// Events: none; they were emitted when the outcome was decided.
     ///
-    /// Source: CMAP, "Checking Out a Connection" (CMAP-69, CMAP-70).
+    /// Source: CMAP, "Checking Out a Connection".
     pub fn claim(&mut self, now: Instant, waiter: WaiterId) -> Claim {
         self.advance(now);
         let Some(index) = self.waiters.find(waiter.0) else { return Claim::Stale };
@@ -369,7 +367,7 @@ impl<M: Memory> Pool<M> {
     /// [`ForeignLease`]: another pool issued the lease. Nothing changed; the error contains the
     /// lease.
     ///
-    /// Source: CMAP, "Checking In a Connection" (CMAP-72, CMAP-73).
+    /// Source: CMAP, "Checking In a Connection".
     #[inline(always)]
     pub fn check_in(
         &mut self,
@@ -431,7 +429,7 @@ impl<M: Memory> Pool<M> {
     /// Cost: O(1). Owes at most one `Establish`.
     /// Events: `PoolReady`, then perhaps `ConnectionCreated`.
     ///
-    /// Source: CMAP, "Marking a Connection Pool as Ready" (CMAP-39, CMAP-41..43).
+    /// Source: CMAP, "Marking a Connection Pool as Ready".
     pub fn ready(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         self.advance(now);
         if self.state != PoolState::Paused {
@@ -458,7 +456,7 @@ impl<M: Memory> Pool<M> {
     /// [`ServiceError`]: the connection is no longer being established, the pool is not
     /// load-balanced, or no slot for another service is left.
     ///
-    /// Source: CMAP, "Load Balancer Mode" (CMAP-90, CMAP-91).
+    /// Source: CMAP, "Load Balancer Mode".
     pub fn handle_service(&mut self, conn: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
         if !self.is_load_balanced() {
             return Err(ServiceError::WrongMode);
@@ -498,7 +496,7 @@ impl<M: Memory> Pool<M> {
     /// [`Stale`]: the pool was cleared or closed in the meantime, or is load-balanced and the
     /// service was not recorded. The connection has left the pool; drop the socket.
     ///
-    /// Source: CMAP, "Establishing a Connection" (CMAP-45, CMAP-49, CMAP-56).
+    /// Source: CMAP, "Establishing a Connection".
     pub fn handle_established(
         &mut self,
         now: Instant,
@@ -549,7 +547,7 @@ impl<M: Memory> Pool<M> {
     ///
     /// [`Stale`]: the connection had already left the pool; nothing changed.
     ///
-    /// Source: CMAP, "Establishing a Connection" (CMAP-46, CMAP-53, CMAP-71, CMAP-86).
+    /// Source: CMAP, "Establishing a Connection".
     pub fn handle_establish_failed(
         &mut self,
         now: Instant,
@@ -620,7 +618,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Records what a leased connection is pinned to, for the message of the timeout error in
-    /// load-balanced mode (CMAP-93).
+    /// load-balanced mode.
     ///
     /// # Errors
     ///
@@ -759,7 +757,7 @@ impl<M: Memory> Pool<M> {
     /// Cost: O(log n) for each affected waiter, O(1) for each affected connection.
     /// Events: `ConnectionCheckOutFailed`, `ConnectionClosed`, `ConnectionCreated`.
     ///
-    /// Source: CMAP, "Background Thread" and "WaitQueue" (CMAP-25, CMAP-54, CMAP-57..59).
+    /// Source: CMAP, "Background Thread" and "WaitQueue".
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         let now = self.begin(now, observer);
         if self.is_in_background() {

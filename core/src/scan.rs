@@ -27,9 +27,9 @@
 //!
 //! Servers are checked one after the other. A scan is due before an operation in three cases: the
 //! last one ended at least heartbeatFrequencyMS (60 s) ago, the topology is stale, or no server
-//! suits. It never begins within 500 ms of the last one. The first operation makes the first scan
-//! (SDAM-09). A selection may take as long as a scan, with or without `serverSelectionTryOnce`: in
-//! the worst case connectTimeoutMS for every server that does not answer and is not cooling down.
+//! suits. It never begins within 500 ms of the last one. The first operation makes the first scan.
+//! A selection may take as long as a scan, with or without `serverSelectionTryOnce`: in the worst
+//! case connectTimeoutMS for every server that does not answer and is not cooling down.
 //!
 //! A load-balanced topology is never scanned. Its connection is dialed when an operation needs it.
 //!
@@ -45,7 +45,7 @@
 //! - A monitor's connections are numbered for each server, and belong to that server until its
 //!   monitor ends. Those of a scan are numbered over all servers, and a slot owes the `Hangup` of
 //!   its previous server's connection after it was assigned to another server.
-//! - An overloaded server's reply ends a monitor's connection, and not a scan's (MON-63).
+//! - An overloaded server's reply ends a monitor's connection, and not a scan's.
 //!
 //! They share [`Rtt`](crate::monitor::Rtt), the events, and the parsing and application of replies.
 //!
@@ -56,10 +56,10 @@
 //!   primary would be skipped by the scan that its report makes due. A server that is cooling down
 //!   is skipped even if a member reports it as the primary.
 //! - A check that fails by a network error on a known server is retried at once, on a new
-//!   connection (MON-55). The server cools down only if the retry fails too. So an idle connection
+//!   connection. The server cools down only if the retry fails too. So an idle connection
 //!   that a firewall has dropped causes one more dial and no outage.
 //! - An error reply to a hello with the label SystemOverloadedError changes neither the connection
-//!   nor the server (MON-63). If it answered the first hello of a connection, the hello is repeated
+//!   nor the server. If it answered the first hello of a connection, the hello is repeated
 //!   before the connection is used.
 //! - A primary that another one deposes during a scan is checked a second time in that scan, but
 //!   not a third time.
@@ -145,7 +145,7 @@ impl<M: Memory> Scan<M> {
     ///
     /// [`Full`]: there is no room for the seeds.
     ///
-    /// Source: SDAM, "Initial servers" (SDAM-08, SDAM-09).
+    /// Source: SDAM, "Initial servers".
     pub fn new(
         now: Instant,
         id: TopologyId,
@@ -198,7 +198,7 @@ impl<M: Memory> Scan<M> {
     /// Cost: O(servers). Owes `Hangup` for every connection. Events: `HeartbeatFailed` if a check
     /// was in flight, then those of [`Topology::close`].
     ///
-    /// Source: SDAM, "Client closing" (SDAM-10, LOG-08).
+    /// Source: SDAM, "Client closing".
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let now = self.advance(now);
         if let Some(check) = self.check.take() {
@@ -247,8 +247,7 @@ impl<M: Memory> Scan<M> {
     ///
     /// [`Stale`]: the connection was closed; nothing changed.
     ///
-    /// Source: Server Monitoring, "Scanning" and "Handling of backpressure labels" (MON-53, MON-59,
-    /// MON-63).
+    /// Source: Server Monitoring, "Scanning" and "Handling of backpressure labels".
     pub fn handle_reply(
         &mut self,
         now: Instant,
@@ -286,8 +285,7 @@ impl<M: Memory> Scan<M> {
     ///
     /// [`Stale`]: the connection was closed, or is not being checked; nothing changed.
     ///
-    /// Source: Server Monitoring, "Network or command error during server check", "cooldownMS"
-    /// (MON-53, MON-55, MON-58).
+    /// Source: Server Monitoring, "Network or command error during server check", "cooldownMS".
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -324,7 +322,7 @@ impl<M: Memory> Scan<M> {
     ///
     /// [`Stale`]: the connection was closed; nothing changed.
     ///
-    /// Source: SDAM, "Error handling" (SDAM-72, SDAM-80, SDAM-82, SDAM-83).
+    /// Source: SDAM, "Error handling".
     pub fn handle_app_error(
         &mut self,
         now: Instant,

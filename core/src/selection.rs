@@ -28,7 +28,7 @@
 //!   secondary.
 //! - A suitable server without a round-trip time is in the latency window only if no suitable
 //!   server has one.
-//! - A ghost with a direct connection is available, like any server that answered (SDAM-01).
+//! - A ghost with a direct connection is available, like any server that answered.
 
 mod candidate;
 mod choice;

@@ -2,7 +2,7 @@
 //!
 //! Read first: SDAM, "Parsing a hello or legacy hello response", "Updating the
 //! TopologyDescription", "Error handling", "Connection Pool Management"; SDAM Logging and
-//! Monitoring. SDAM-01..86, LOG-01..10, LOG-18..20.
+//! Monitoring.
 //!
 //! # Overview
 //!
@@ -217,8 +217,7 @@ impl<M: Memory> Topology<M> {
     /// [`Full`]: there is no room for the seeds, or the memory is [`Direct`] and the topology is not of
     /// type Single; no event was emitted.
     ///
-    /// Source: SDAM, "Configuration"; SDAM Logging and Monitoring, "Initial" events (SDAM-05,
-    /// SDAM-08, SDAM-38, LOG-02..04, LOG-19).
+    /// Source: SDAM, "Configuration"; SDAM Logging and Monitoring, "Initial" events.
     pub fn new(
         now: Instant,
         id: TopologyId,
@@ -311,7 +310,7 @@ impl<M: Memory> Topology<M> {
     /// Cost: O(servers). Owes `ServerRemoved` for each server, and `WakeSelectors`.
     /// Events: `ServerClosed` for each server, `TopologyDescriptionChanged`, `TopologyClosed`.
     ///
-    /// Source: SDAM, "Client closing" (SDAM-10, LOG-02, LOG-07, LOG-08, LOG-20).
+    /// Source: SDAM, "Client closing".
     pub fn close(&mut self, now: Instant, observer: &mut impl SdamObserver) {
         if self.closed {
             return;
@@ -346,8 +345,7 @@ impl<M: Memory> Topology<M> {
     /// Events: `ServerDescriptionChanged`, `ServerClosed`, `ServerOpening`,
     /// `TopologyDescriptionChanged`, for changes that occurred.
     ///
-    /// Source: SDAM, "Updating the TopologyDescription" (SDAM-11..61, SDAM-63); MON-18, MON-20,
-    /// MON-52.
+    /// Source: SDAM, "Updating the TopologyDescription".
     pub fn handle_hello(
         &mut self,
         now: Instant,
@@ -391,7 +389,7 @@ impl<M: Memory> Topology<M> {
     /// `ServerDescriptionChanged` and `TopologyDescriptionChanged`, for changes that occurred.
     ///
     /// Source: SDAM, "Network error when calling hello"; Server Monitoring, "Network error or
-    /// command error during server check" (SDAM-14, SDAM-22, SDAM-64; MON-53, MON-54).
+    /// command error during server check".
     pub fn handle_failed(&mut self, now: Instant, server: ServerId, cause: Cause, observer: &mut impl SdamObserver) {
         let now = self.advance(now);
         let Some(index) = self.slot_of(server) else { return };
@@ -608,7 +606,7 @@ impl<M: Memory> Topology<M> {
     }
 }
 
-/// Whether `new` is older than `known`: the same process with a lower counter (SDAM-31).
+/// Whether `new` is older than `known`: the same process with a lower counter.
 fn is_older(new: Option<TopologyVersion>, known: Option<TopologyVersion>) -> bool {
     match (new, known) {
         (Some(new), Some(known)) => new.process_id == known.process_id && new.counter < known.counter,

@@ -1,6 +1,6 @@
 //! Protection of a client's sockets and futures in the child of a fork.
 //!
-//! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
+//! Read first: CMAP, "Forking".
 //!
 //! A reactor such as async-io's is a singleton of the process. Its copy in the child still uses the
 //! parent's epoll or kqueue descriptor, so even a drop of a socket in the child would affect the

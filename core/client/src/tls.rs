@@ -39,8 +39,7 @@
 //! # Ok::<(), poolhouse_client::Error>(())
 //! ```
 //!
-//! Read first: URI Options, "TLS options"; CMAP, "Establishing a Connection" (CMAP-45, CMAP-97,
-//! CMAP-98).
+//! Read first: URI Options, "TLS options"; CMAP, "Establishing a Connection".
 
 mod authorities;
 mod config;

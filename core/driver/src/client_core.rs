@@ -50,7 +50,7 @@ pub struct CoreConfig {
     /// dialing to the end of its handshake; `None` is no limit.
     pub connect_timeout: Option<Duration>,
     /// `timeoutMS`, or `socketTimeoutMS` if that is not set: how long each command of such a
-    /// handshake may take, within `connect_timeout`; `None` is no limit (CMAP-60). While an
+    /// handshake may take, within `connect_timeout`; `None` is no limit. While an
     /// operation with a later deadline waits for the connection, that deadline applies instead.
     pub command_timeout: Option<Duration>,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a suitable server; if the
@@ -316,7 +316,7 @@ impl<R: Runtime> ClientCore<R> {
     ///
     /// [`Full`]: no capacity for the seeds.
     ///
-    /// Source: SDAM, "Initial TopologyType" and "Client construction" (SDAM-04..09).
+    /// Source: SDAM, "Initial TopologyType" and "Client construction".
     pub fn new(runtime: R, config: CoreConfig, topology: TopologyConfig<'_>, events: R::Events) -> Result<Self, Full> {
         let core = Self::vacant(runtime, config, events);
         core.open(topology)?;
@@ -462,7 +462,7 @@ impl<R: Runtime> ClientCore<R> {
     ///
     /// - `deadline`: the operation's own, for all its attempts.
     ///
-    /// Source: Client Side Operations Timeout, "Server Selection" (CMAP-28).
+    /// Source: Client Side Operations Timeout, "Server Selection".
     pub fn check_out_limit(&self, deadline: Option<Instant>) -> Option<Instant> {
         deadline.and_then(|_| self.limit_at(self.now(), deadline))
     }

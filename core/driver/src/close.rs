@@ -31,8 +31,7 @@ impl<R: Runtime> ClientCore<R> {
     /// in use are closed when they are returned. The background tasks end, or wait for
     /// [`ClientCore::open`] ([`Runtime::REOPENS`]). In the child of a fork nothing happens.
     ///
-    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49,
-    /// CMAP-36).
+    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool".
     pub fn close(&self) {
         if !self.is_forked() {
             self.step(State::close);

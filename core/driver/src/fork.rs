@@ -1,6 +1,6 @@
 //! The child of a fork: connections, locks and tasks that it inherits belong to its parent.
 //!
-//! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
+//! Read first: CMAP, "Forking".
 //!
 //! A runtime that can detect a fork reports it in [`BaseRuntime::is_forked`]. Then each operation
 //! of the client core fails at its next poll, before it accesses a lock or a socket. The values
@@ -56,7 +56,7 @@ impl<R: Runtime> ClientCore<R> {
     /// Cost: O(servers + connections) the first time. Events: none, because the subscribers belong
     /// to the parent.
     ///
-    /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
+    /// Source: CMAP, "Forking".
     #[cold]
     pub fn reset_after_fork(&self) -> ForkReset {
         if !self.runtime().is_forked() {

@@ -351,7 +351,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// error of a check-out that timed out has the number of connections in use for each purpose.
     /// The connection stays with its service for its lifetime in any case.
     ///
-    /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
+    /// Source: CMAP, "Load Balancer Mode".
     pub fn pin(&mut self, pinned: Pinned) {
         if let Some(lease) = self.lease.as_ref().filter(|_| !self.core.is_forked()) {
             self.server.pin(lease, pinned);

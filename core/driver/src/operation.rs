@@ -219,8 +219,7 @@ const DEPRIORITIZED_MAX: usize = 4;
 /// after the first.
 ///
 /// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry
-/// policy"; Client Side Operations Timeout, "Server Selection" and "Retryability" (CMAP-28,
-/// CMAP-67, CMAP-84).
+/// policy"; Client Side Operations Timeout, "Server Selection" and "Retryability".
 pub struct Attempts<'a, R: Runtime, E> {
     core: &'a ClientCore<R>,
     /// For the events of selections; `None` before the first of an operation without a name.

@@ -2,7 +2,7 @@
 //! establishment of connections.
 //!
 //! Each report is evaluated and its consequences, pools included, are applied in one step of the
-//! client core (SDAM-64, MON-52, MON-53).
+//! client core.
 
 use super::client_core::ClientCore;
 use super::runtime::{Locked, Runtime, register};
@@ -83,7 +83,7 @@ impl<R: Runtime> ClientCore<R> {
         });
     }
 
-    /// Reports the hello of an application's connection (MON-20).
+    /// Reports the hello of an application's connection.
     ///
     /// Ignored if the pool was cleared since the connection was created: the server was marked as
     /// unknown after that, and only a check can show that it is available again.

@@ -1,7 +1,6 @@
 //! Server selection: choosing a server for an operation, and waiting for one.
 //!
-//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85,
-//! MON-18).
+//! Read first: Server Selection, "Multi-threaded or asynchronous server selection".
 
 #[cfg_attr(not(feature = "alloc"), path = "select/unobserved.rs")]
 mod observed;
@@ -202,8 +201,7 @@ impl<R: Runtime> ClientCore<R> {
     /// [`OperationError::Closed`] or [`OperationError::Abandoned`] once the client is closed.
     /// [`OperationError::Forked`] in the child of a fork.
     ///
-    /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85,
-    /// MON-18).
+    /// Source: Server Selection, "Multi-threaded or asynchronous server selection".
     pub async fn select_server(
         &self,
         request: &SelectionRequest<'_>,

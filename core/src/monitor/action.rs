@@ -49,7 +49,7 @@ impl MonitorConnId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MonitorAction {
     /// Connect to the server, TLS included; then call `handle_dialed` or `handle_failed`. Never use
-    /// a pooled connection (MON-11).
+    /// a pooled connection.
     Dial(MonitorConnId),
     /// Write a hello and read one reply; then call `handle_reply` or `handle_failed`.
     SendHello {
@@ -58,7 +58,7 @@ pub enum MonitorAction {
         /// The hello to write.
         hello: HelloKind,
     },
-    /// Write nothing and read one more reply; then call `handle_reply` or `handle_failed` (MON-32).
+    /// Write nothing and read one more reply; then call `handle_reply` or `handle_failed`.
     ReadNext {
         /// The connection.
         conn: MonitorConnId,
@@ -73,20 +73,19 @@ pub enum MonitorAction {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckOutcome {
-    /// The server answered `ok: 1`. Update the description from the reply, then mark the pool ready
-    /// (MON-52).
+    /// The server answered `ok: 1`. Update the description from the reply, then mark the pool ready.
     Succeeded {
-        /// Whether the check was awaited. If so, its duration is not a round-trip time (MON-41).
+        /// Whether the check was awaited. If so, its duration is not a round-trip time.
         awaited: bool,
         /// The round-trip time, if this check measured one. Already added to
         /// [`Monitor::rtt`](super::Monitor::rtt).
         sample: Option<Duration>,
     },
-    /// Mark the server Unknown with `cause`, then clear its pool (MON-53).
+    /// Mark the server Unknown with `cause`, then clear its pool.
     Failed {
         /// The failure.
         cause: Cause,
-        /// Clear with interruptInUseConnections: it was a network timeout (MON-54).
+        /// Clear with interruptInUseConnections: it was a network timeout.
         interrupt: bool,
     },
 }

@@ -26,14 +26,14 @@ pub struct HeartbeatId {
 /// A heartbeat: one check of a server.
 ///
 /// Strictly paired: each `HeartbeatStarted` is followed by exactly one of the other two before the
-/// next one, also when the check is cancelled or the monitor is closed (LOG-11). The RTT connection
-/// emits none (LOG-17, MON-46).
+/// next one, also when the check is cancelled or the monitor is closed. The RTT connection
+/// emits none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum MonitorEvent {
     /// A check begins: a new connection will be dialed, a hello written, or the next reply of a
-    /// stream read (LOG-12, LOG-13).
+    /// stream read.
     HeartbeatStarted {
         /// Server and connection.
         id: HeartbeatId,
@@ -47,11 +47,11 @@ pub enum MonitorEvent {
         /// As in the event of the start.
         awaited: bool,
         /// From sending the hello to its parsed reply; for a streamed reply, from the start of the
-        /// check. Without `awaited` it is also the RTT sample (LOG-15).
+        /// check. Without `awaited` it is also the RTT sample.
         duration: Duration,
     },
     /// The check failed, was cancelled ([`Cause::Cancelled`]), or the monitor was closed
-    /// ([`Cause::Closed`]) (LOG-14).
+    /// ([`Cause::Closed`]).
     HeartbeatFailed {
         /// Server and connection.
         id: HeartbeatId,

@@ -8,13 +8,13 @@ use core::time::Duration;
 
 use crate::{config::ConfigError, config::millis_of};
 
-/// minHeartbeatFrequencyMS: the minimum interval between two checks of a server. Fixed (MON-22).
+/// minHeartbeatFrequencyMS: the minimum interval between two checks of a server. Fixed.
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 
 /// The longest duration of an option: 2,147,483,647 ms, because peers use 32-bit numbers.
 const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// How a server is monitored (MON-01).
+/// How a server is monitored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServerMonitoringMode {
     /// [`Stream`](Self::Stream), or [`Poll`](Self::Poll) in a function-as-a-service environment.
@@ -50,19 +50,18 @@ impl fmt::Display for ServerMonitoringMode {
 pub struct MonitorOptions {
     /// heartbeatFrequencyMS: the interval between two checks unless a check is requested, and the
     /// longest time that a streaming server may delay a reply. 500 ms to 2,147,483,647 ms; default
-    /// 10 s (MON-23, MON-24).
+    /// 10 s.
     pub heartbeat_frequency: Duration,
     /// connectTimeoutMS: the limit for a dial together with its first hello, and for the reply to
     /// any later hello. `None` means no limit; else more than zero and at most 2,147,483,647 ms;
-    /// default 10 s (MON-07, MON-34).
+    /// default 10 s.
     pub connect_timeout: Option<Duration>,
     /// serverMonitoringMode; default `Auto`.
     pub server_monitoring_mode: ServerMonitoringMode,
     /// Whether this process runs as a function (AWS Lambda and similar), by the rules for
-    /// `client.env` in MongoDB Handshake; default `false` (MON-04).
+    /// `client.env` in MongoDB Handshake; default `false`.
     pub is_faas: bool,
-    /// Whether the user selected the Stable API, so `hello` is used from the start; default `false`
-    /// (MON-05).
+    /// Whether the user selected the Stable API, so `hello` is used from the start; default `false`.
     pub server_api: bool,
 }
 
@@ -83,7 +82,7 @@ impl MonitorOptions {
     /// [`ConfigError`] for the first option that is out of its range: `heartbeatFrequencyMS` below
     /// 500 or above 2,147,483,647, `connectTimeoutMS` zero or above 2,147,483,647.
     ///
-    /// Source: Server Monitoring, "heartbeatFrequencyMS" (MON-23, MON-24).
+    /// Source: Server Monitoring, "heartbeatFrequencyMS".
     pub const fn validate(self) -> Result<MonitorConfig, ConfigError> {
         let frequency = self.heartbeat_frequency;
         if frequency.as_nanos() < MIN_HEARTBEAT_FREQUENCY.as_nanos() {
@@ -129,7 +128,7 @@ impl MonitorConfig {
         &self.options
     }
 
-    /// Whether streaming is used with a server that supports it (MON-02, MON-03, MON-04).
+    /// Whether streaming is used with a server that supports it.
     #[must_use]
     pub const fn streaming_enabled(&self) -> bool {
         match self.options.server_monitoring_mode {
@@ -144,13 +143,12 @@ impl MonitorConfig {
         self.options.heartbeat_frequency
     }
 
-    /// The limit of a dial, or of a hello that is answered at once; `None` means no limit (MON-34).
+    /// The limit of a dial, or of a hello that is answered at once; `None` means no limit.
     pub(super) const fn answer_limit(&self) -> Option<Duration> {
         self.options.connect_timeout
     }
 
-    /// The limit of an awaitable hello, or of the next reply of a stream; `None` means no limit
-    /// (MON-34, MON-35).
+    /// The limit of an awaitable hello, or of the next reply of a stream; `None` means no limit.
     pub(super) const fn awaited_limit(&self) -> Option<Duration> {
         match self.answer_limit() {
             Some(limit) => Some(limit.saturating_add(self.options.heartbeat_frequency)),
@@ -158,7 +156,7 @@ impl MonitorConfig {
         }
     }
 
-    /// Whether connections use `hello` from the start (MON-05).
+    /// Whether connections use `hello` from the start.
     pub(super) const fn server_api(&self) -> bool {
         self.options.server_api
     }

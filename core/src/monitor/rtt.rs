@@ -6,7 +6,7 @@
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 
-/// The number of recent samples that the minimum covers (MON-44).
+/// The number of recent samples that the minimum covers.
 const SAMPLES: usize = 10;
 /// The number of samples below which no minimum is defined.
 const SAMPLES_MIN: u8 = 2;
@@ -20,7 +20,7 @@ const LONGEST_NANOS: u64 = 3_600_000_000_000;
 /// minimum of the last ten samples.
 ///
 /// The average is stored in whole femtoseconds, so rounding errors stay far below a nanosecond over
-/// long runs, without floating point. A negative sample is not representable (MON-48).
+/// long runs, without floating point. A negative sample is not representable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtt {
     /// In femtoseconds; meaningless while `count` is 0.
@@ -48,7 +48,7 @@ impl Rtt {
     ///
     /// Cost: O(1), no allocation.
     ///
-    /// Source: Server Selection, "Calculation of Average Round Trip Times" (MON-44, MON-47).
+    /// Source: Server Selection, "Calculation of Average Round Trip Times".
     pub fn add_sample(&mut self, sample: Duration) {
         let nanos = sample.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(sample.subsec_nanos()));
         let nanos = nanos.min(LONGEST_NANOS);
@@ -62,7 +62,7 @@ impl Rtt {
         }
     }
 
-    /// Discards all samples: the server has become unavailable (MON-47).
+    /// Discards all samples: the server has become unavailable.
     pub const fn reset(&mut self) {
         *self = Self::new();
     }
@@ -83,7 +83,7 @@ impl Rtt {
         if self.count == 0 { None } else { Some(self.average) }
     }
 
-    /// The minimum of the last ten samples; zero while there are fewer than two (MON-44).
+    /// The minimum of the last ten samples; zero while there are fewer than two.
     #[must_use]
     pub fn minimum(&self) -> Duration {
         if self.count < SAMPLES_MIN {

@@ -1,7 +1,6 @@
 //! Clearing and closing of a pool, and its reset after a fork.
 //!
-//! Read first: CMAP, "Clearing a Connection Pool", "Closing a Connection Pool", "Forking" (CMAP-30,
-//! CMAP-36..40, CMAP-75..90, CMAP-100).
+//! Read first: CMAP, "Clearing a Connection Pool", "Closing a Connection Pool", "Forking".
 
 use super::memory::Fate;
 use super::{CheckOutError, Clear, ClosedReason, Memory, Pool, PoolEvent, PoolState, Verdict, WrongMode, conn, waiter};
@@ -35,7 +34,7 @@ impl<M: Memory> Pool<M> {
     ///
     /// [`WrongMode`]: a load-balanced pool is cleared by service, any other pool as a whole.
     ///
-    /// Source: CMAP, "Clearing a Connection Pool" (CMAP-75..89).
+    /// Source: CMAP, "Clearing a Connection Pool".
     pub fn clear(
         &mut self,
         now: Instant,
@@ -60,7 +59,7 @@ impl<M: Memory> Pool<M> {
     /// Cost: O(connections + waiters). Owes a `Close`, `Interrupt` or `Wake` for each.
     /// Events: `ConnectionClosed`, `ConnectionCheckOutFailed`, then `PoolClosed`.
     ///
-    /// Source: CMAP, "Closing a Connection Pool" (CMAP-36..40).
+    /// Source: CMAP, "Closing a Connection Pool".
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         self.advance(now);
         if self.state == PoolState::Closed {
@@ -90,7 +89,7 @@ impl<M: Memory> Pool<M> {
     /// Cost: O(connections + waiters).
     /// Events: `PoolCleared` if the pool was ready, `ConnectionClosed`, `ConnectionCheckOutFailed`.
     ///
-    /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
+    /// Source: CMAP, "Forking".
     pub fn reset_after_fork(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         self.advance(now);
         if self.state == PoolState::Closed {
@@ -127,7 +126,7 @@ impl<M: Memory> Pool<M> {
         Self { generation: super::Generation(self.generation.0 + 1), ..new }
     }
 
-    /// Whether this kind of clear belongs to the pool's mode (CMAP-75).
+    /// Whether this kind of clear belongs to the pool's mode.
     pub(super) fn is_mode_of(&self, clear: Clear) -> bool {
         matches!(clear, Clear::Service(_)) == self.is_load_balanced()
     }
@@ -217,7 +216,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Interrupts each connection in use that has not been interrupted. All of them are of older
-    /// generations (CMAP-82, CMAP-83).
+    /// generations.
     fn interrupt_in_use(&mut self) {
         let mut at = self.conns.front(conn::IN_USE);
         while let Some(index) = at {
@@ -230,7 +229,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Fails all waiters, in the order of the queue (CMAP-40, CMAP-80).
+    /// Fails all waiters, in the order of the queue.
     fn fail_waiters(&mut self, now: Instant, error: CheckOutError, observer: &mut impl Observer<PoolEvent>) {
         // Connections that are still being established have no waiter from now on.
         for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {

@@ -6,7 +6,7 @@ use core::fmt;
 
 /// A check-out ended without a connection.
 ///
-/// Source: CMAP, "Connection Pool Errors" (CMAP-67, CMAP-80, CMAP-93, CMAP-99).
+/// Source: CMAP, "Connection Pool Errors".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -55,7 +55,7 @@ impl CheckOutError {
         }
     }
 
-    /// Whether the operation may be retried, because it has not reached a server (CMAP-67).
+    /// Whether the operation may be retried, because it has not reached a server.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::PoolCleared { .. } | Self::EstablishFailed { overloaded: true, .. })
@@ -110,7 +110,7 @@ impl core::error::Error for CheckOutError {
     }
 }
 
-/// Numbers of connections of a load-balanced pool by use (CMAP-93).
+/// Numbers of connections of a load-balanced pool by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Usage {
@@ -135,7 +135,7 @@ impl fmt::Display for Usage {
     }
 }
 
-/// Another pool issued the lease, or the connection has left this pool. Nothing changed (CMAP-72).
+/// Another pool issued the lease, or the connection has left this pool. Nothing changed.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ForeignLease(pub Lease);
 
@@ -148,7 +148,7 @@ impl fmt::Display for ForeignLease {
 impl core::error::Error for ForeignLease {}
 
 /// The kind of clear does not fit the pool's mode: a load-balanced pool is cleared by service, any
-/// other pool as a whole (CMAP-75). Nothing changed.
+/// other pool as a whole. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WrongMode;
 

@@ -1,6 +1,6 @@
 //! Events of a pool.
 //!
-//! Read first: CMAP, "Connection Pool Monitoring" (CMAP-101, CMAP-102).
+//! Read first: CMAP, "Connection Pool Monitoring".
 
 use super::{CheckOutError, ConnId, PoolId, PoolOptions};
 use crate::{Cause, ObjectId};

@@ -1,6 +1,6 @@
 //! Filling of a pool beyond `minPoolSize`, once.
 //!
-//! Read first: CMAP, "Populating the Pool with Connections" (CMAP-54..57). It specifies
+//! Read first: CMAP, "Populating the Pool with Connections". It specifies
 //! `minPoolSize` only; the fill target is an extension.
 
 use super::{Memory, Pool, PoolEvent, PoolState};

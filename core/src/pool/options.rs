@@ -1,15 +1,15 @@
 //! The options of a pool.
 //!
-//! Read first: CMAP, "Connection Pool Options" (CMAP-01..10).
+//! Read first: CMAP, "Connection Pool Options".
 
 use crate::time::nanos_of;
 use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
-/// The options of a pool, as the user sets them. All pools of a client share them (CMAP-07).
+/// The options of a pool, as the user sets them. All pools of a client share them.
 ///
 /// The deprecated `waitQueueSize` and `waitQueueMultiple` are not supported: limit the number of
-/// tasks that check out, or the time that they wait (CMAP-09).
+/// tasks that check out, or the time that they wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PoolOptions {
@@ -31,7 +31,7 @@ pub struct PoolOptions {
     /// in [`PoolOptions::non_default`] is this zero; in a connection string, 0 means no limit.
     pub wait_queue_timeout: Option<Duration>,
     /// Whether `wait_queue_timeout` continues to bound a check-out while a connection is being
-    /// established for it. Default false, as the specification requires (CMAP-26).
+    /// established for it. Default false, as the specification requires.
     pub limits_establishing: bool,
     /// `loadBalanced`: generations are kept per `serviceId`. Default false. The pool's memory must
     /// have slots for services.
@@ -39,10 +39,10 @@ pub struct PoolOptions {
     /// Which available connection a check-out takes. Default [`Reuse::Newest`], as the
     /// specification requires.
     pub reuse: Reuse,
-    /// Whether the pool works in the background (CMAP-57): keeps `min_pool_size` and closes
-    /// perished connections when they perish. Without it, a check-out triggers the filling
-    /// (CMAP-55), perished connections are closed when a check-out finds them, and the pool's
-    /// timeouts are those of its waiters only. Default true.
+    /// Whether the pool works in the background: keeps `min_pool_size` and closes
+    /// perished connections when they perish. Without it, a check-out triggers the filling,
+    /// perished connections are closed when a check-out finds them, and the pool's timeouts are
+    /// those of its waiters only. Default true.
     pub background: bool,
 }
 
@@ -67,7 +67,7 @@ impl PoolOptions {
     /// [`ConfigError`] contains the option, its value and the rule: `maxConnecting` of 0, a
     /// `minPoolSize` above a `maxPoolSize` that is not 0, or a `maxIdleTimeMS` of zero.
     ///
-    /// Source: CMAP, "Connection Pool Options" (CMAP-01..06).
+    /// Source: CMAP, "Connection Pool Options".
     pub const fn validate(self) -> Result<PoolConfig, ConfigError> {
         if self.max_connecting == 0 {
             return Err(ConfigError::new("maxConnecting", 0, "be at least 1"));
@@ -82,7 +82,7 @@ impl PoolOptions {
     }
 
     /// The options that differ from their defaults, by their standard names; times in whole
-    /// milliseconds, at least 1 unless they are zero (CMAP-102).
+    /// milliseconds, at least 1 unless they are zero.
     pub fn non_default(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let default = Self::DEFAULT;
         let count = |count: u32| Some(u64::from(count));

@@ -1,6 +1,6 @@
 //! Change of the options of an existing pool.
 //!
-//! Read first: CMAP, "Connection Pool Options" (CMAP-01..06). It specifies the options at creation
+//! Read first: CMAP, "Connection Pool Options". It specifies the options at creation
 //! only; their change is an extension.
 
 use super::{ClosedReason, Memory, Pool, PoolConfig, PoolEvent, PoolOptions, PoolState, conn};

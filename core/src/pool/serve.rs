@@ -34,7 +34,7 @@ impl<M: Memory> Pool<M> {
         now
     }
 
-    /// Fails every expired waiter (CMAP-25).
+    /// Fails every expired waiter.
     #[cold]
     #[inline(never)]
     fn expire(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
@@ -156,7 +156,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Serves waiters, and populates a pool without background work (CMAP-55).
+    /// Serves waiters, and populates a pool without background work.
     #[inline]
     fn serve_check_out(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         self.serve(now, observer);
@@ -377,7 +377,7 @@ impl<M: Memory> Pool<M> {
         self.waiters.at(waiting)?.deadline
     }
 
-    /// Fails an expired waiter (CMAP-25).
+    /// Fails an expired waiter.
     pub(super) fn time_out(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         let usage = self.usage();
         self.record_outcome(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
@@ -402,7 +402,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Binds a pending connection to a waiter. From then on `waitQueueTimeoutMS` does not apply to
-    /// the waiter (CMAP-26), unless [`PoolOptions::limits_establishing`](super::PoolOptions) is
+    /// the waiter, unless [`PoolOptions::limits_establishing`](super::PoolOptions) is
     /// set.
     fn bind(&mut self, index: u32, waiting: u32) {
         assert!(self.waiters.list_of(waiting) == waiter::UNBOUND);
@@ -498,7 +498,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Closes a connection that has a socket: first it leaves the counts, then the event is
-    /// emitted, then the `Close` is owed (CMAP-47).
+    /// emitted, then the `Close` is owed.
     #[cold]
     pub(super) fn close_conn(
         &mut self,
@@ -567,14 +567,14 @@ impl<M: Memory> Pool<M> {
         slot.service == NIL && slot.generation == self.generation
     }
 
-    /// Whether an available connection has been idle for too long (CMAP-19).
+    /// Whether an available connection has been idle for too long.
     #[inline(always)]
     pub(super) fn is_idle_too_long(&self, now: Instant, available_since: Instant) -> bool {
         let idle_ns = self.config.idle_ns;
         idle_ns > 0 && now > available_since.saturating_add_nanos(idle_ns)
     }
 
-    /// The reason why an available connection must not be handed out, or `None` (CMAP-18, CMAP-19).
+    /// The reason why an available connection must not be handed out, or `None`.
     pub(super) fn perished(&self, now: Instant, slot: &ConnSlot) -> Option<ClosedReason> {
         if self.is_stale(slot) {
             return Some(ClosedReason::Stale);
@@ -649,8 +649,7 @@ impl<M: Memory> Pool<M> {
         None
     }
 
-    /// Removes a connection from its service. The service is removed with its last connection
-    /// (CMAP-90).
+    /// Removes a connection from its service. The service is removed with its last connection.
     pub(super) fn leave_service(&mut self, index: u32) {
         let service = core::mem::replace(&mut self.conns.get_mut(index).service, NIL);
         if self.is_load_balanced() && service != NIL {

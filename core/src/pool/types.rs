@@ -40,8 +40,7 @@ impl ConnId {
         self.0.index()
     }
 
-    /// The specification's connection id: 1 for the first connection of the pool, then rising by 1
-    /// (CMAP-16).
+    /// The specification's connection id: 1 for the first connection of the pool, then rising by 1.
     #[must_use]
     pub const fn connection_id(self) -> NonZeroU64 {
         self.0.serial
@@ -126,12 +125,11 @@ pub enum Claim {
 pub enum Health {
     /// The connection can be reused: every reply was read completely.
     Healthy,
-    /// A network or protocol error, a timeout, or an outstanding reply: the connection is closed
-    /// (CMAP-20).
+    /// A network or protocol error, a timeout, or an outstanding reply: the connection is closed.
     Broken(Cause),
 }
 
-/// The use that a connection of a load-balanced pool is pinned to (CMAP-93).
+/// The use that a connection of a load-balanced pool is pinned to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pinned {
     /// Not pinned.
@@ -160,7 +158,7 @@ pub enum Clear {
 pub struct EstablishError {
     /// The cause.
     pub cause: Cause,
-    /// Whether the error has the labels `SystemOverloadedError` and `RetryableError` (CMAP-95..98).
+    /// Whether the error has the labels `SystemOverloadedError` and `RetryableError`.
     pub overloaded: bool,
     /// Whether the failure clears the pool, and how. Ignored if the kind belongs to the other mode,
     /// or if the connection is stale already.

@@ -79,7 +79,7 @@ impl<M: Memory> Scan<M> {
 
     /// The next server to check, in this order: the primary, a possible primary, the server of a
     /// known type that was updated longest ago, the server of an unknown type that was updated
-    /// longest ago; ties are broken at random (MON-62).
+    /// longest ago; ties are broken at random.
     fn next_to_check(&self, running: &Running) -> Option<ServerId> {
         let servers = self.topology.servers().filter(|server| {
             let cools = |link: &Link| {
@@ -178,7 +178,7 @@ impl<M: Memory> Scan<M> {
     }
 
     /// Ends the check in flight after the server reported that it is overloaded: the server's
-    /// description does not change (MON-63).
+    /// description does not change.
     pub(super) fn pass_over(&mut self, now: Instant, check: &Check, code: i32, observer: &mut impl ControlObserver) {
         if let Some(socket) = self.link_mut(check.server).and_then(|link| link.socket.as_mut()) {
             socket.step = Step::Idle { since: now };

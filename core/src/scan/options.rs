@@ -8,10 +8,10 @@ use crate::selection::SERVER_SELECTION_TIMEOUT;
 use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
-/// cooldownMS: how long a server is not checked after a network error. Fixed (MON-58).
+/// cooldownMS: how long a server is not checked after a network error. Fixed.
 pub const COOLDOWN: Duration = Duration::from_millis(5_000);
 /// socketCheckIntervalMS: a connection that was idle for at least this time is checked before it is
-/// used. Fixed (MON-64).
+/// used. Fixed.
 pub const SOCKET_CHECK_INTERVAL: Duration = Duration::from_millis(5_000);
 
 /// The longest duration of an option: 2,147,483,647 ms, because peers use 32-bit numbers.

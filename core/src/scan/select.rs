@@ -58,7 +58,7 @@ impl<M: Memory> Scan<M> {
     /// topology's wire versions are not supported; the criteria are not valid for the topology; or
     /// the topology is closed.
     ///
-    /// Source: Server Selection, "Single-threaded server selection" (MON-59, MON-60, MON-64).
+    /// Source: Server Selection, "Single-threaded server selection".
     pub fn select(
         &mut self,
         now: Instant,

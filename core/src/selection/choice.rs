@@ -270,7 +270,7 @@ fn draw(entropy: u32, count: usize) -> (usize, u32) {
 /// [`SelectionError`]: waiting cannot help, because the topology's wire versions are not supported,
 /// or maxStalenessSeconds is too small for the topology.
 ///
-/// Source: Server Selection, "Server Selection Algorithm" (SDAM-35).
+/// Source: Server Selection, "Server Selection Algorithm".
 pub fn select<T: Candidates>(
     topology: T,
     criteria: &SelectionCriteria<'_>,
@@ -291,7 +291,7 @@ pub fn select<T: Candidates>(
 ///
 /// [`SelectionError`]: waiting cannot help, because the server's wire versions are not supported.
 ///
-/// Source: Server Selection, "Topology type: Single" (SDAM-35).
+/// Source: Server Selection, "Topology type: Single".
 pub fn select_direct<T: Candidates>(topology: T) -> Result<Option<<T::Server as Candidate>::Id>, SelectionError> {
     check_compatible(topology)?;
     Ok(topology.candidates().find(|server| server.server_type().is_known()).map(|server| server.id()))
@@ -305,7 +305,7 @@ fn check_compatible<T: Candidates>(topology: T) -> Result<(), SelectionError> {
 
 /// Whether a server that suits a read is available.
 ///
-/// Source: SDAM Logging and Monitoring, "hasReadableServer" (LOG-18).
+/// Source: SDAM Logging and Monitoring, "hasReadableServer".
 #[must_use]
 pub fn has_readable_server<T: Candidates>(topology: T, criteria: &SelectionCriteria<'_>) -> bool {
     Selection::new(topology, criteria, &[]).is_ok_and(|selection| !selection.is_empty())
@@ -313,7 +313,7 @@ pub fn has_readable_server<T: Candidates>(topology: T, criteria: &SelectionCrite
 
 /// Whether a server that suits a write is available.
 ///
-/// Source: SDAM Logging and Monitoring, "hasWritableServer" (LOG-18).
+/// Source: SDAM Logging and Monitoring, "hasWritableServer".
 #[must_use]
 pub fn has_writable_server<T: Candidates>(topology: T) -> bool {
     has_readable_server(topology, &SelectionCriteria::write())

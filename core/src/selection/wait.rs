@@ -60,7 +60,7 @@ impl Selector {
     ///
     /// [`SelectionFailure::TimedOut`] at the deadline.
     ///
-    /// Source: Server Selection, "Server Selection Algorithm" (SDAM-85, MON-18).
+    /// Source: Server Selection, "Server Selection Algorithm".
     pub fn expire<T: Candidates>(&self, now: Instant, topology: T) -> Result<(), SelectionError> {
         match self.deadline {
             Some(deadline) if deadline <= now => {

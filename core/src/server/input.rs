@@ -236,8 +236,8 @@ impl<P: pool::Memory, T: topology::Memory, A: Authenticator> ServerMachine<'_, P
         Ok(Received::Handled { consumed_bytes })
     }
 
-    /// Applies the server's hello: to its description (MON-20) or, behind a load balancer, to the
-    /// connection's generation (CMAP-91).
+    /// Applies the server's hello: to its description or, behind a load balancer, to the
+    /// connection's generation.
     ///
     /// A hello of a connection that was created before the last clear is ignored: only a check can
     /// show that the server is available again.

@@ -23,9 +23,9 @@ pub enum TopologyAction {
     ServerAdded(ServerId),
     /// Apply the command to the pool of this server.
     Pool(ServerId, PoolCommand),
-    /// Cancel the check in flight of this server, and close its connection (MON-50).
+    /// Cancel the check in flight of this server, and close its connection.
     CancelCheck(ServerId),
-    /// Request an immediate check from the monitor of this server (SDAM-55, SDAM-81).
+    /// Request an immediate check from the monitor of this server.
     RequestCheck(ServerId),
     /// A server was removed: close its monitor and its pool. Its id is invalid from now on.
     ServerRemoved(ServerId),
@@ -37,9 +37,9 @@ pub enum TopologyAction {
 /// [`Topology::poll_check_action`](super::Topology::poll_check_action).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckAction {
-    /// Cancel the check in flight of this server, and close its connection (MON-50).
+    /// Cancel the check in flight of this server, and close its connection.
     Cancel(ServerId),
-    /// Request an immediate check (SDAM-55, SDAM-81).
+    /// Request an immediate check.
     Request(ServerId),
 }
 
@@ -50,7 +50,7 @@ pub enum PoolCommand {
     Ready,
     /// Make all connections stale, because a check failed.
     Clear {
-        /// Whether connections in use are interrupted: the check timed out (MON-54).
+        /// Whether connections in use are interrupted: the check timed out.
         interrupt_in_use_connections: bool,
         /// The cause of the check's failure.
         cause: Cause,
@@ -118,12 +118,12 @@ impl From<&HandshakeError> for AppErrorKind<'_> {
 }
 
 /// The errors in a server's reply. `writeErrors` are excluded: they are unrelated to the server's
-/// state (SDAM-79).
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommandError<'a> {
     /// `code` and `errmsg` of a reply with `ok: 0`; `None` when `ok` is 1.
     pub command: Option<ReplyError<'a>>,
-    /// `code` and `errmsg` in `writeConcernError` (SDAM-78).
+    /// `code` and `errmsg` in `writeConcernError`.
     pub write_concern: Option<ReplyError<'a>>,
     /// `topologyVersion` of the reply.
     pub topology_version: Option<TopologyVersion>,
@@ -134,7 +134,7 @@ pub struct CommandError<'a> {
 pub struct ReplyError<'a> {
     /// `code`, if the error has one.
     pub code: Option<i32>,
-    /// `errmsg`, evaluated only if there is no code (SDAM-77).
+    /// `errmsg`, evaluated only if there is no code.
     pub message: &'a str,
 }
 
@@ -142,7 +142,7 @@ pub struct ReplyError<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AppError<'a> {
     /// The generation of the connection: the pool's generation when its establishment began or,
-    /// load-balanced and once the service is known, that of the service (SDAM-66).
+    /// load-balanced and once the service is known, that of the service.
     pub generation: u64,
     /// The current generation of the pool, or of that service.
     pub pool_generation: u64,
@@ -173,6 +173,6 @@ pub struct Verdict {
     pub request_check: bool,
     /// Whether the check in flight is cancelled; owed as [`TopologyAction::CancelCheck`].
     pub cancel_check: bool,
-    /// Whether a client without monitors must scan before its next operation (SDAM-82).
+    /// Whether a client without monitors must scan before its next operation.
     pub scan_stale: bool,
 }

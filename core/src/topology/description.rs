@@ -1,7 +1,6 @@
 //! Read access to descriptions of servers and of the topology.
 //!
-//! Read first: SDAM, "ServerDescription", "TopologyDescription", "Server Description Equality"
-//! (SDAM-11..32, SDAM-61, LOG-18).
+//! Read first: SDAM, "ServerDescription", "TopologyDescription", "Server Description Equality".
 
 use super::error::{Incompatibility, ServerError, WireMismatch};
 use super::texts::{TextId, TextsRef};
@@ -57,7 +56,7 @@ impl Data {
         }
     }
 
-    /// Whether both are equal, without their names and the fields that equality ignores (SDAM-32).
+    /// Whether both are equal, without their names and the fields that equality ignores.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         let same_type =
             self.server_type == other.server_type || (!self.server_type.is_known() && !other.server_type.is_known());
@@ -117,13 +116,13 @@ impl<'a> ServerDescription<'a> {
         self.data.server_type
     }
 
-    /// The reason why it is Unknown, if an error occurred (SDAM-22).
+    /// The reason why it is Unknown, if an error occurred.
     #[must_use]
     pub const fn error(&self) -> Option<ServerError> {
         self.data.error
     }
 
-    /// The average round-trip time; `None` while it is Unknown (SDAM-25).
+    /// The average round-trip time; `None` while it is Unknown.
     #[must_use]
     pub fn round_trip_time(&self) -> Option<Duration> {
         self.data.round_trip.map(|times| times.0.0)
@@ -203,25 +202,25 @@ impl<'a> ServerDescription<'a> {
         self.data.primary.map(|primary| self.texts.get(primary))
     }
 
-    /// `lastWrite.lastWriteDate`, in milliseconds since 1970 (SDAM-26).
+    /// `lastWrite.lastWriteDate`, in milliseconds since 1970.
     #[must_use]
     pub const fn last_write_date_ms(&self) -> Option<i64> {
         self.data.last_write_date_ms
     }
 
-    /// The time of the last replacement of the description, by an equal one too (SDAM-12, SDAM-27).
+    /// The time of the last replacement of the description, by an equal one too.
     #[must_use]
     pub const fn last_update_time(&self) -> Instant {
         self.data.last_update
     }
 
-    /// `logicalSessionTimeoutMinutes` (SDAM-29).
+    /// `logicalSessionTimeoutMinutes`.
     #[must_use]
     pub const fn logical_session_timeout_minutes(&self) -> Option<i64> {
         self.data.session_timeout
     }
 
-    /// `topologyVersion` (SDAM-30).
+    /// `topologyVersion`.
     #[must_use]
     pub const fn topology_version(&self) -> Option<TopologyVersion> {
         self.data.topology_version
@@ -353,7 +352,7 @@ impl<'a> TopologyDescription<'a> {
         self.meta().max_election_id
     }
 
-    /// Whether this client supports the wire versions of all known servers (SDAM-35).
+    /// Whether this client supports the wire versions of all known servers.
     #[must_use]
     pub fn is_compatible(&self) -> bool {
         self.meta().incompatible.is_none()
@@ -367,8 +366,7 @@ impl<'a> TopologyDescription<'a> {
             .map(|(address, mismatch)| Incompatibility { address: self.source.texts().get(address), mismatch })
     }
 
-    /// The minimum session timeout of the data-bearing servers; `None` if one of them has none
-    /// (SDAM-61).
+    /// The minimum session timeout of the data-bearing servers; `None` if one of them has none.
     #[must_use]
     pub fn logical_session_timeout_minutes(&self) -> Option<i64> {
         self.meta().session_timeout
@@ -392,14 +390,14 @@ impl<'a> TopologyDescription<'a> {
         }
     }
 
-    /// Whether a server is available for a read with the default read preference, primary (LOG-18).
+    /// Whether a server is available for a read with the default read preference, primary.
     #[must_use]
     pub fn has_readable_server(&self) -> bool {
         self.has_readable_server_by(|server| server.server_type() == ServerType::RsPrimary)
     }
 
     /// Whether a server is available for a read. In a replica set, `suits` returns whether the read
-    /// preference allows a server (LOG-18).
+    /// preference allows a server.
     pub fn has_readable_server_by(&self, suits: impl FnMut(&ServerDescription<'a>) -> bool) -> bool {
         match self.topology_type() {
             TopologyType::Unknown => false,
@@ -411,7 +409,7 @@ impl<'a> TopologyDescription<'a> {
         }
     }
 
-    /// Whether a server is available for a write (LOG-18).
+    /// Whether a server is available for a write.
     #[must_use]
     pub fn has_writable_server(&self) -> bool {
         match self.topology_type() {

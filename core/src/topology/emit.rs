@@ -1,6 +1,6 @@
 //! The end of an update: emits its events in order. Also checks a topology's invariants.
 //!
-//! Read first: SDAM Logging and Monitoring, "Order of events" (LOG-01..10).
+//! Read first: SDAM Logging and Monitoring, "Order of events".
 
 use super::description::{ServerDescription, Side, Source, TopologyDescription};
 use super::event::{SdamEvent, SdamObserver};
@@ -92,7 +92,7 @@ impl<M: Memory> Topology<M> {
         observer.on_event(now, &SdamEvent::TopologyDescriptionChanged { topology: self.id, previous, new });
     }
 
-    /// Whether the description saved at this index differs from the current one (SDAM-32, LOG-05).
+    /// Whether the description saved at this index differs from the current one.
     fn is_changed(&mut self, at: usize) -> bool {
         let slot = &self.servers.slots()[self.saved[at] as usize];
         let (old, new) = (&self.spares[at], &slot.description);

@@ -1,7 +1,6 @@
 //! Events of a topology.
 //!
-//! Read first: SDAM Logging and Monitoring, "Events API" and "Order of events" (LOG-01..10, LOG-19,
-//! LOG-20).
+//! Read first: SDAM Logging and Monitoring, "Events API" and "Order of events".
 
 use super::{ServerDescription, TopologyDescription, TopologyId};
 use crate::{Observer, ServerId};
@@ -64,7 +63,7 @@ pub enum SdamEvent<'a> {
         topology: TopologyId,
     },
     /// A warning that is not an event of the specification: the topology has no servers, or none
-    /// any more, and will never find one (SDAM-36).
+    /// any more, and will never find one.
     NoServers {
         /// The topology.
         topology: TopologyId,

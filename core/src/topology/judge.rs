@@ -1,8 +1,7 @@
 //! Evaluation of an application's error: its effect on the description and the pool of its server.
 //!
 //! Read first: SDAM, "Error handling": "Which errors are stale", "Network error when reading or
-//! writing", "Not writable primary and node is recovering", "Authentication and handshake errors"
-//! (SDAM-65..84); MON-50.
+//! writing", "Not writable primary and node is recovering", "Authentication and handshake errors".
 
 use super::action::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, Verdict};
 use super::error::{ServerError, StateChange};
@@ -45,7 +44,7 @@ impl<M: Memory> Topology<M> {
     /// Events: `ServerDescriptionChanged` and `TopologyDescriptionChanged`, for changes that
     /// occurred.
     ///
-    /// Source: SDAM, "Error handling" (SDAM-65..84).
+    /// Source: SDAM, "Error handling".
     pub fn handle_app_error(
         &mut self,
         now: Instant,
@@ -83,7 +82,7 @@ impl<M: Memory> Topology<M> {
     }
 }
 
-/// Whether an error's topologyVersion is not newer than the stored one (SDAM-67).
+/// Whether an error's topologyVersion is not newer than the stored one.
 fn is_not_newer(error: Option<TopologyVersion>, known: Option<TopologyVersion>) -> bool {
     match (error, known) {
         (Some(error), Some(known)) => error.process_id == known.process_id && error.counter <= known.counter,
@@ -142,7 +141,7 @@ fn state_change(reply: &CommandError<'_>) -> Option<(StateChange, i32)> {
     errors.into_iter().flatten().find_map(|error| state_change_of(&error))
 }
 
-/// Derived from the code, if there is one, otherwise from the message (SDAM-76, SDAM-77).
+/// Derived from the code, if there is one, otherwise from the message.
 fn state_change_of(error: &ReplyError<'_>) -> Option<(StateChange, i32)> {
     let change = match error.code {
         Some(code) => StateChange::of_code(code)?,

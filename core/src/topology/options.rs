@@ -21,7 +21,7 @@ impl<'a> TopologyOptions<'a> {
     /// Checks the options.
     ///
     /// An empty list of seeds is valid; the topology then emits
-    /// [`NoServers`](super::SdamEvent::NoServers) (SDAM-36).
+    /// [`NoServers`](super::SdamEvent::NoServers).
     ///
     /// Cost: O(length of the seeds).
     ///
@@ -30,8 +30,7 @@ impl<'a> TopologyOptions<'a> {
     /// [`TopologyConfigError`]: options that contradict each other, or a seed that is not a valid
     /// address.
     ///
-    /// Source: SDAM, "Initial TopologyType" and "Allowed configuration combinations" (SDAM-05,
-    /// SDAM-06).
+    /// Source: SDAM, "Initial TopologyType" and "Allowed configuration combinations".
     pub fn validate(self) -> Result<TopologyConfig<'a>, TopologyConfigError> {
         let many = self.seeds.len() > 1;
         if self.load_balanced {
@@ -68,7 +67,7 @@ impl<'a> TopologyConfig<'a> {
         &self.options
     }
 
-    /// The initial type of a topology with these options (SDAM-05, SDAM-07).
+    /// The initial type of a topology with these options.
     #[must_use]
     pub const fn topology_type(&self) -> TopologyType {
         if self.options.load_balanced {

@@ -1,6 +1,6 @@
 //! Conversion of a hello reply to a description.
 //!
-//! Read first: SDAM, "Parsing a hello or legacy hello response" (SDAM-13..32).
+//! Read first: SDAM, "Parsing a hello or legacy hello response".
 
 use super::Topology;
 use super::action::RoundTrip;

@@ -28,7 +28,7 @@ impl<M: Memory> Topology<M> {
     ///
     /// [`Full`]: there is no room for the new members in addition to the old ones; nothing changed.
     ///
-    /// Source: Polling SRV Records for mongos Discovery, "Implementation" (LOG-02..07).
+    /// Source: Polling SRV Records for mongos Discovery, "Implementation".
     pub fn handle_seeds<'s>(
         &mut self,
         now: Instant,

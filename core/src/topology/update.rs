@@ -1,7 +1,6 @@
 //! Application of a server's new description to the topology.
 //!
-//! Read first: SDAM, "Updating the TopologyDescription" with its table and subroutines
-//! (SDAM-33..61).
+//! Read first: SDAM, "Updating the TopologyDescription" with its table and subroutines.
 
 use super::description::{Data, Meta};
 use super::error::{ElectionTuple, Limit, ServerError, WireMismatch};
@@ -150,7 +149,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A direct connection never changes its type, but its set name is checked (SDAM-33, SDAM-34).
+    /// A direct connection never changes its type, but its set name is checked.
     fn update_single(&mut self, now: Instant, index: usize) {
         let data = self.data(index);
         let is_wrong = self.meta.set_name.is_some() && data.set_name != self.meta.set_name;
@@ -159,8 +158,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A member's reply while no primary is known: its hosts are added, no other member is removed
-    /// (SDAM-46, SDAM-47).
+    /// A member's reply while no primary is known: its hosts are added, no other member is removed.
     fn update_without_primary(&mut self, now: Instant, index: usize) {
         let data = self.data(index);
         if self.meta.set_name.is_some() && self.meta.set_name != data.set_name {
@@ -183,7 +181,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A member's reply while a primary is known: its hosts are ignored (SDAM-48).
+    /// A member's reply while a primary is known: its hosts are ignored.
     fn update_with_primary_from_member(&mut self, index: usize) {
         let data = self.data(index);
         if self.meta.set_name != data.set_name || self.is_misnamed(index) {
@@ -195,7 +193,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// A primary's reply: unless it is stale, its host list replaces the members (SDAM-49..58).
+    /// A primary's reply: unless it is stale, its host list replaces the members.
     fn update_from_primary(&mut self, now: Instant, index: usize) {
         let data = self.data(index);
         if self.meta.set_name.is_some() && self.meta.set_name != data.set_name {
@@ -234,8 +232,7 @@ impl<M: Memory> Topology<M> {
         self.check_if_has_primary();
     }
 
-    /// Compares a primary with the newest one seen, and stores its values if it is not older
-    /// (SDAM-50..52).
+    /// Compares a primary with the newest one seen, and stores its values if it is not older.
     fn order_primary(&mut self, data: &Data) -> Result<(), ServerError> {
         let new = ElectionTuple { election_id: data.election_id, set_version: data.set_version };
         let meta = &mut self.meta;
@@ -347,7 +344,7 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Applies the `primary` field of a member's reply: that server, if Unknown, becomes
-    /// PossiblePrimary (SDAM-20, SDAM-47).
+    /// PossiblePrimary.
     fn hint_primary(&mut self, primary: Option<TextId>) {
         let Some(index) = primary.and_then(|primary| self.member_at(primary)) else { return };
         if self.data(index).server_type == ServerType::Unknown {
@@ -373,8 +370,7 @@ impl<M: Memory> Topology<M> {
             if self.has_primary() { TopologyType::ReplicaSetWithPrimary } else { TopologyType::ReplicaSetNoPrimary };
     }
 
-    /// Computes the fields derived from the servers: compatibility and session timeout (SDAM-35,
-    /// SDAM-61).
+    /// Computes the fields derived from the servers: compatibility and session timeout.
     pub(super) fn summarize(&mut self) {
         let members = self.servers.slots().iter().filter(|slot| slot.state == SlotState::Member);
         let mut incompatible = None;

@@ -1,7 +1,7 @@
 //! Hosts of a connection string.
 //!
 //! Read first: Connection String, "Host Information"; SDAM, "Hostnames are normalized to
-//! lower-case" (SDAM-04).
+//! lower-case".
 
 use super::text;
 use super::{UriError, UriErrorKind};

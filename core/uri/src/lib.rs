@@ -18,8 +18,7 @@
 //!
 //! Read next: [`ConnectionString`], and [`dns`] for `mongodb+srv://`. Specifications: Connection
 //! String; URI Options; Driver Authentication, "Connection String Options"; Initial DNS Seedlist
-//! Discovery, "Connection String Format" and "URI Validation". CMAP-08, CMAP-09, MON-01, MON-23,
-//! SDAM-04, SDAM-06.
+//! Discovery, "Connection String Format" and "URI Validation".
 //!
 //! # Overview
 //!
@@ -144,7 +143,7 @@ impl ConnectionString {
     ///
     /// [`UriError`] contains the rule, and the option or the offset.
     ///
-    /// Source: Connection String, "Reference Implementation"; URI Options (CMAP-08).
+    /// Source: Connection String, "Reference Implementation"; URI Options.
     pub fn parse(uri: &str) -> Result<Self, UriError> {
         parse::parse(uri)
     }
@@ -232,7 +231,7 @@ impl ConnectionString {
         self.warnings_left_off
     }
 
-    /// The options of the client's pools (CMAP-08). [`PoolOptions::validate`] always accepts them.
+    /// The options of the client's pools. [`PoolOptions::validate`] always accepts them.
     #[must_use]
     pub fn pool_options(&self) -> PoolOptions {
         let default = PoolOptions::DEFAULT;
@@ -249,7 +248,7 @@ impl ConnectionString {
         }
     }
 
-    /// The options of the client's monitors (MON-01, MON-23). [`MonitorOptions::validate`] always
+    /// The options of the client's monitors. [`MonitorOptions::validate`] always
     /// accepts them.
     #[must_use]
     pub fn monitor_options(&self) -> MonitorOptions {
@@ -321,7 +320,7 @@ impl ConnectionString {
         self.options.server_selection_timeout.unwrap_or(SERVER_SELECTION_TIMEOUT)
     }
 
-    /// `serverSelectionTryOnce`, for clients without monitors; default true (MON-60).
+    /// `serverSelectionTryOnce`, for clients without monitors; default true.
     #[must_use]
     pub fn server_selection_try_once(&self) -> bool {
         self.options.server_selection_try_once.unwrap_or(true)

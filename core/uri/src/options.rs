@@ -86,14 +86,14 @@ options! {
     AuthSource, auth_source: String = "authSource", value::text;
     /// `compressors`, in order of preference; unknown names are ignored with a warning.
     Compressors, compressors: Vec<Compressor> = "compressors", value::compressors;
-    /// `connectTimeoutMS`; zero is without limit. Default 10 s (MON-07).
+    /// `connectTimeoutMS`; zero is without limit. Default 10 s.
     ConnectTimeout, connect_timeout: Duration = "connectTimeoutMS", value::millis;
     /// `directConnection`: connect to the single host, whatever its type. Default false.
     DirectConnection, direct_connection: bool = "directConnection", value::strict_boolean;
     /// `enableOverloadRetargeting`: whether a command that an overloaded server refused is retried
     /// on another server. Default false.
     EnableOverloadRetargeting, enable_overload_retargeting: bool = "enableOverloadRetargeting", value::boolean;
-    /// `heartbeatFrequencyMS`, at least 500. Default 10 s (MON-23, MON-24).
+    /// `heartbeatFrequencyMS`, at least 500. Default 10 s.
     HeartbeatFrequency, heartbeat_frequency: Duration = "heartbeatFrequencyMS", value::heartbeat_frequency;
     /// `journal`: `j` of the write concern.
     Journal, journal: bool = "journal", value::boolean;
@@ -104,15 +104,15 @@ options! {
     /// `maxAdaptiveRetries`: maximum number of retries of a command that an overloaded server
     /// refused. Default 2.
     MaxAdaptiveRetries, max_adaptive_retries: u32 = "maxAdaptiveRetries", value::number;
-    /// `maxConnecting`, at least 1. Default 2 (CMAP-05).
+    /// `maxConnecting`, at least 1. Default 2.
     MaxConnecting, max_connecting: u32 = "maxConnecting", value::positive;
-    /// `maxIdleTimeMS`; zero is without limit, the default (CMAP-04).
+    /// `maxIdleTimeMS`; zero is without limit, the default.
     MaxIdleTime, max_idle_time: Duration = "maxIdleTimeMS", value::millis;
-    /// `maxPoolSize`; 0 is without limit. Default 100 (CMAP-01, CMAP-02).
+    /// `maxPoolSize`; 0 is without limit. Default 100.
     MaxPoolSize, max_pool_size: u32 = "maxPoolSize", value::number;
     /// `maxStalenessSeconds`: -1 (the default) for no limit, or at least 90.
     MaxStalenessSeconds, max_staleness_seconds: i32 = "maxStalenessSeconds", value::max_staleness;
-    /// `minPoolSize`. Default 0 (CMAP-03).
+    /// `minPoolSize`. Default 0.
     MinPoolSize, min_pool_size: u32 = "minPoolSize", value::number;
     /// `proxyHost`: a SOCKS5 proxy. A driver must connect through it, or refuse to connect.
     ProxyHost, proxy_host: String = "proxyHost", value::text;
@@ -134,11 +134,11 @@ options! {
     RetryReads, retry_reads: bool = "retryReads", value::boolean;
     /// `retryWrites`. Default true.
     RetryWrites, retry_writes: bool = "retryWrites", value::boolean;
-    /// `serverMonitoringMode`. Default `auto` (MON-01).
+    /// `serverMonitoringMode`. Default `auto`.
     ServerMonitoringMode, server_monitoring_mode: ServerMonitoringMode = "serverMonitoringMode", value::monitoring_mode;
     /// `serverSelectionTimeoutMS`, at least 1. Default 30 s.
     ServerSelectionTimeout, server_selection_timeout: Duration = "serverSelectionTimeoutMS", value::positive_millis;
-    /// `serverSelectionTryOnce`: for clients without monitors. Default true (MON-60).
+    /// `serverSelectionTryOnce`: for clients without monitors. Default true.
     ServerSelectionTryOnce, server_selection_try_once: bool = "serverSelectionTryOnce", value::boolean;
     /// `socketTimeoutMS`; zero is without limit, the default. Prefer `timeoutMS`.
     SocketTimeout, socket_timeout: Duration = "socketTimeoutMS", value::millis;
@@ -169,7 +169,7 @@ options! {
     TlsInsecure, tls_insecure: bool = "tlsInsecure", value::boolean;
     /// `w` of the write concern.
     W, w: W = "w", value::w;
-    /// `waitQueueTimeoutMS`; zero is without limit, the default (CMAP-06). Prefer `timeoutMS`.
+    /// `waitQueueTimeoutMS`; zero is without limit, the default. Prefer `timeoutMS`.
     WaitQueueTimeout, wait_queue_timeout: Duration = "waitQueueTimeoutMS", value::millis;
     /// `wTimeoutMS` of the write concern; zero is without limit. Prefer `timeoutMS`.
     WTimeout, w_timeout: Duration = "wTimeoutMS", value::long_millis;

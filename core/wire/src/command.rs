@@ -17,7 +17,7 @@ use super::labels::Labels;
 use crate::cause::Cause;
 use crate::server::TopologyVersion;
 
-/// The part of a reply that all commands share. The order of fields does not matter (SDAM-84).
+/// The part of a reply that all commands share. The order of fields does not matter.
 ///
 /// `ok` is required and must be a number or a boolean; `topologyVersion` must be well-formed if
 /// present. Any other field of a wrong type counts as absent. If a field is repeated, the first one

@@ -86,7 +86,7 @@ impl<'a> Field<'a> {
 
     /// A topology version with both fields; an error for anything else.
     ///
-    /// Source: SDAM, "TopologyVersion" (SDAM-30).
+    /// Source: SDAM, "TopologyVersion".
     pub(super) fn topology_version(&self) -> Result<TopologyVersion, WireError> {
         let (mut process_id, mut counter) = (None, None);
         for element in self.document()? {

@@ -61,8 +61,7 @@ enum Step {
 pub struct Handled<'a> {
     /// Number of bytes consumed from the front of the input.
     pub consumed_bytes: usize,
-    /// The reply to hello, if it was received in this call: an update of the server's description
-    /// (MON-20).
+    /// The reply to hello, if it was received in this call: an update of the server's description.
     pub hello: Option<HelloReply<'a>>,
     /// The next call that the host must make.
     pub next: Next,
@@ -137,7 +136,7 @@ impl HandshakeError {
     /// The error of an establishment that failed in `phase` for `cause`, with the labels that
     /// follow from them.
     ///
-    /// Source: CMAP, "Connection Pool Backpressure" (CMAP-95, CMAP-96, CMAP-97, CMAP-98).
+    /// Source: CMAP, "Connection Pool Backpressure".
     #[must_use]
     pub const fn new(phase: Phase, cause: Cause) -> Self {
         let labels = Labels::for_establishment(phase, cause);
@@ -224,8 +223,8 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     /// [`Cause::MissingServiceId`] if a load balancer was expected and the reply has no service id,
     /// [`Cause::Authentication`] if the server refuses or the authenticator fails.
     ///
-    /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment"
-    /// (CMAP-92); Authentication, "Authentication Handshake" (CMAP-96).
+    /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment";
+    /// Authentication, "Authentication Handshake".
     pub fn handle_input<'b>(&mut self, input: &'b [u8]) -> Result<Handled<'b>, HandshakeError> {
         let before = input.len();
         let phase = self.phase();

@@ -67,7 +67,7 @@ impl Labels {
     /// has begun, and none for errors that overload cannot cause: name resolution, certificates,
     /// proxies, protocol and command errors.
     ///
-    /// Source: CMAP, "Connection Pool Backpressure" (CMAP-95, CMAP-96, CMAP-97, CMAP-98).
+    /// Source: CMAP, "Connection Pool Backpressure".
     #[must_use]
     pub const fn for_establishment(phase: Phase, cause: Cause) -> Self {
         match phase {

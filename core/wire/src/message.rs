@@ -1,6 +1,6 @@
 //! OP_MSG: encoding and decoding of messages, and matching of replies to requests.
 //!
-//! OP_MSG is the only opcode used, also for the first hello of a connection (MON-06); compressed
+//! OP_MSG is the only opcode used, also for the first hello of a connection; compressed
 //! messages ([`compress`](super::compress)) contain it.
 //!
 //! Read first: OP_MSG, "Sections", "Flag Bits", "Exhaust"; MongoDB Wire Protocol, "Standard Message

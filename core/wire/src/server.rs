@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-/// A 12-byte identifier of an election, a process or a service. Compared byte by byte (SDAM-52).
+/// A 12-byte identifier of an election, a process or a service. Compared byte by byte.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 12]);
 

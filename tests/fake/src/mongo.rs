@@ -18,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65). For anything that they
+//! Sections to read first: Server Monitoring, "Streaming Protocol". For anything that they
 //! leave open, the behaviour is that observed on a real mongod.
 
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! The structured messages: one call site for each, with the fields that it may have.
 //!
-//! A field of an `Option` that is `None` is not recorded (LOG-33).
+//! A field of an `Option` that is `None` is not recorded.
 
 use super::{CONNECTION, Extra, Failure, TOPOLOGY, closed_reason, failed_error, failed_reason, host_and_port, millis};
 use poolhouse_core::monitor::MonitorEvent;

@@ -27,10 +27,10 @@ pub const LOG_QUEUE_BYTES: usize = 8 << 20;
 /// [`Logs`] for the driver: a subscriber may be slow, and may use the client, without blocking a
 /// pool.
 ///
-/// Events are emitted in the order of their changes, and never by two threads at the same time
-/// (LOG-01). The first task that delivers events after the change emits them. If a subscriber
-/// panics, only that message is lost. When [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] is exceeded,
-/// the newest events are dropped, and a warning reports their number.
+/// Events are emitted in the order of their changes, and never by two threads at the same time. The
+/// first task that delivers events after the change emits them. If a subscriber panics, only that
+/// message is lost. When [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] is exceeded, the newest events
+/// are dropped, and a warning reports their number.
 ///
 /// Clones share the queue.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! The unstructured messages: one sentence for each (LOG-40). An unknown value is left out,
+//! The unstructured messages: one sentence for each. An unknown value is left out,
 //! together with the words that introduce it.
 
 use super::{Extra, Failure, UNKNOWN, closed_reason, failed_error, failed_reason, millis};

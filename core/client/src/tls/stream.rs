@@ -73,7 +73,7 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
     /// [`TlsHandshakeError`]. Its [`cause`](TlsHandshakeError::cause) shows whether the server may
     /// be overloaded.
     ///
-    /// Source: CMAP, "Establishing a Connection (Internal Implementation)" (CMAP-45).
+    /// Source: CMAP, "Establishing a Connection (Internal Implementation)".
     pub async fn connect(config: &TlsConfig, host: &str, socket: S) -> Result<Self, TlsHandshakeError> {
         let mut stream = Self {
             socket,

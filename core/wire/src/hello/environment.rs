@@ -56,7 +56,7 @@ impl Environment {
     /// Detects the environment. `lookup` returns the value of a variable; an empty value counts as
     /// unset.
     ///
-    /// Source: MongoDB Handshake, "client.env" (MON-04 builds on it).
+    /// Source: MongoDB Handshake, "client.env".
     pub fn detect<V: AsRef<str>>(mut lookup: impl FnMut(&'static str) -> Option<V>) -> Self {
         let mut value = |name| lookup(name).filter(|value| !value.as_ref().is_empty());
         let execution = value("AWS_EXECUTION_ENV");

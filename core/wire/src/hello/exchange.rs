@@ -42,7 +42,7 @@ impl HelloExchange {
     ///
     /// With debug assertions, if a reply is still due.
     ///
-    /// Source: Server Monitoring, "hello or legacy hello" (MON-05, MON-06, MON-28).
+    /// Source: Server Monitoring, "hello or legacy hello".
     pub fn send_hello(
         &mut self,
         kind: HelloKind,

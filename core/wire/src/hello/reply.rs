@@ -21,7 +21,7 @@ use crate::{server::ObjectId, server::ServerType, server::TopologyVersion};
 /// Any other field of a wrong type counts as absent, and invalid sizes are replaced by their
 /// defaults. Fields that are not read may have any text.
 ///
-/// Host names are kept as the server sent them. SDAM requires lower case (SDAM-28); the topology
+/// Host names are kept as the server sent them. SDAM requires lower case; the topology
 /// converts them when it interns addresses.
 ///
 /// A host that decodes replies itself should complete its literal with `..HelloReply::OK`, because
@@ -34,7 +34,7 @@ pub struct HelloReply<'a> {
     pub code: i32,
     /// The known error labels of a reply that is not ok.
     pub labels: Labels,
-    /// `isWritablePrimary`, or `ismaster` in its absence (SDAM-13).
+    /// `isWritablePrimary`, or `ismaster` in its absence.
     pub is_writable_primary: bool,
     /// Whether the server accepts the command name `hello`; use it from now on.
     pub hello_ok: bool,
@@ -309,7 +309,7 @@ impl<'a> HelloReply<'a> {
     /// [`WireErrorKind::FieldValue`], or the error of the structure at the top level, or of one of these
     /// fields.
     ///
-    /// Source: SDAM, "Parsing a hello or legacy hello response" (SDAM-13 to SDAM-30).
+    /// Source: SDAM, "Parsing a hello or legacy hello response".
     pub fn parse(reply: RawDocument<'a>) -> Result<Self, WireError> {
         let common = CommandReply::parse(reply)?;
         if !common.ok {
@@ -336,7 +336,7 @@ impl<'a> HelloReply<'a> {
     /// The type of the server. If several roles apply, the first of this order is returned: ghost,
     /// router, standalone, hidden, primary, secondary, arbiter.
     ///
-    /// Source: SDAM, "type" under "Parsing a hello or legacy hello response" (SDAM-14 to SDAM-19).
+    /// Source: SDAM, "type" under "Parsing a hello or legacy hello response".
     #[must_use]
     pub const fn server_type(&self) -> ServerType {
         if !self.ok {

@@ -71,8 +71,8 @@ impl HelloCommand {
     /// The name for the first hello of a connection: the new name if the Stable API or a load
     /// balancer guarantees that the server supports it. Every connection begins with this choice.
     ///
-    /// Source: Server Monitoring, "hello or legacy hello" (MON-05); Load Balancers, "Connection
-    /// Establishment" (CMAP-92).
+    /// Source: Server Monitoring, "hello or legacy hello"; Load Balancers, "Connection
+    /// Establishment".
     #[must_use]
     pub const fn first(server_api: Option<ServerApi<'_>>, load_balanced: bool) -> Self {
         if server_api.is_some() || load_balanced { Self::Hello } else { Self::Legacy }
@@ -80,7 +80,7 @@ impl HelloCommand {
 
     /// The name for the next hello of a connection, after a reply with or without `helloOk`.
     ///
-    /// Source: Server Monitoring, "hello or legacy hello" (MON-05).
+    /// Source: Server Monitoring, "hello or legacy hello".
     #[must_use]
     pub const fn after(self, hello_ok: bool) -> Self {
         match self {
@@ -143,7 +143,7 @@ const BACKPRESSURE: &str = "2";
 /// Writes the first hello of a connection as a message at the end of `sink`. `more` appends fields
 /// after those of hello. Returns the message's length in bytes.
 ///
-/// Source: MongoDB Handshake, "Connection handshake" (MON-06, CMAP-92).
+/// Source: MongoDB Handshake, "Connection handshake".
 pub(crate) fn encode_handshake_hello_with<S: Sink>(
     sink: &mut S,
     request_id: i32,
@@ -175,29 +175,28 @@ pub(crate) fn encode_handshake_hello_with<S: Sink>(
 }
 
 /// The kind of hello that a monitor or a scan sends. No kind contains credentials or
-/// `saslSupportedMechs` (MON-12), and none is subject to timeoutMS (MON-25).
+/// `saslSupportedMechs`, and none is subject to timeoutMS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HelloKind {
-    /// The first hello of a connection, with client metadata and `backpressure` (MON-06). It also
-    /// serves as the first check (MON-19).
+    /// The first hello of a connection, with client metadata and `backpressure`. It also
+    /// serves as the first check.
     Handshake {
-        /// Whether to use legacy hello with `helloOk: true` instead of `hello` (MON-05).
+        /// Whether to use legacy hello with `helloOk: true` instead of `hello`.
         legacy: bool,
     },
-    /// A later hello, answered immediately and sent without the handshake's arguments (MON-06).
+    /// A later hello, answered immediately and sent without the handshake's arguments.
     Poll {
         /// Whether to use legacy hello instead of `hello`.
         legacy: bool,
     },
     /// A later hello. The server replies when its state has changed or `max_await_time` has passed,
-    /// and continues to send replies: sent with both arguments and the exhaustAllowed flag
-    /// (MON-28).
+    /// and continues to send replies: sent with both arguments and the exhaustAllowed flag.
     Awaitable {
         /// Whether to use legacy hello instead of `hello`.
         legacy: bool,
         /// `topologyVersion` of the previous reply.
         topology_version: TopologyVersion,
-        /// `maxAwaitTimeMS`: maximum time until the next reply, heartbeatFrequencyMS (MON-29).
+        /// `maxAwaitTimeMS`: maximum time until the next reply, heartbeatFrequencyMS.
         max_await_time: Duration,
     },
 }
@@ -211,8 +210,7 @@ pub enum HelloKind {
 ///
 /// [`EncodeError`]; the sink is unchanged.
 ///
-/// Source: MongoDB Handshake, "Connection handshake"; Server Monitoring, "Streaming Protocol"
-/// (MON-06, MON-28, CMAP-92).
+/// Source: MongoDB Handshake, "Connection handshake"; Server Monitoring, "Streaming Protocol".
 pub fn encode_hello<S: Sink>(
     sink: &mut S,
     request_id: i32,

@@ -1,7 +1,6 @@
 //! A TCP load balancer in front of fake routers, each of which is a separate service.
 //!
-//! Sections to read first: Load Balancers, "Connection Establishment" and "Service IDs"
-//! (CMAP-88..94).
+//! Sections to read first: Load Balancers, "Connection Establishment" and "Service IDs".
 
 use alloc::sync::Arc;
 use core::net::{Ipv4Addr, SocketAddr};

@@ -197,7 +197,7 @@ fn run_legacy(inner: &mut Inner, connection: u64, name: &str, message: &Message)
     hello(inner, connection, name, &message.body)
 }
 
-/// Answers a hello, or makes it wait (MON-65).
+/// Answers a hello, or makes it wait.
 fn hello(inner: &mut Inner, connection: u64, name: &str, body: &Document) -> Result<Outcome, CommandError> {
     if inner.state.topology_version {
         if let Some(time) = hello_wait(inner, body)? {

@@ -551,8 +551,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until the topologyVersion differs from that of the request, or until the timeout
-    /// (MON-65).
+    /// Waits until the topologyVersion differs from that of the request, or until the timeout.
     async fn await_change(&mut self, name: &str, message: &Message, time: Duration) -> Step<Document> {
         let common = Rc::clone(&self.common);
         let exhaust = message.has(EXHAUST_ALLOWED);

@@ -28,8 +28,7 @@
 //! ```
 //!
 //! Sections to read first: Server Discovery and Monitoring, "Parsing a hello or legacy hello
-//! response" and "Network error or command error"; Server Monitoring, "Streaming Protocol"
-//! (MON-65).
+//! response" and "Network error or command error"; Server Monitoring, "Streaming Protocol".
 
 mod config;
 mod set_state;

@@ -1,7 +1,7 @@
 //! The fake server's description of itself in its hello reply, and the rules of that reply.
 //!
 //! Sections to read first: Server Discovery and Monitoring, "hello or legacy hello"; Server
-//! Monitoring, "Streaming Protocol" (MON-65); MongoDB Handshake, "Hello Command".
+//! Monitoring, "Streaming Protocol"; MongoDB Handshake, "Hello Command".
 
 use super::auth::hash::MECHANISMS;
 use super::compress::codec::DEFAULT;
