@@ -8,9 +8,19 @@
 
 extern crate alloc;
 
-// The code of the guide `migrating_pymongo`.
-#[path = "../../../core/client/src/guide/cookbook.rs"]
-mod cookbook;
+mod cookbook {
+    //! The code of the guide `cookbook`.
+    include!(concat!(env!("OUT_DIR"), "/cookbook.rs"));
+
+    pub(crate) async fn all(client: &Client) -> Outcome {
+        writes(client).await?;
+        reads(client).await?;
+        changes(client).await?;
+        transactions(client).await?;
+        collections(client).await?;
+        server(client).await
+    }
+}
 #[path = "scenarios/deployment.rs"]
 mod deployment;
 #[path = "scenarios/events.rs"]
