@@ -7,7 +7,7 @@ use core::time::Duration;
 ///
 /// Contains the specification's name of the option, the value, and the rule that the value breaks:
 /// `heartbeatFrequencyMS is 100, but must be at least 500`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ConfigError {
     option: &'static str,
@@ -47,6 +47,8 @@ impl fmt::Display for ConfigError {
         write!(f, "{} is {}, but must {}", self.option, self.value, self.rule)
     }
 }
+
+poolhouse_wire::debug_as_display!(ConfigError);
 
 impl core::error::Error for ConfigError {}
 

@@ -15,7 +15,7 @@ use poolhouse_wire::Full;
 /// `Copy`, and without text of the peer. The offset counts from the first byte of the envelope, or
 /// of the segment for errors of a segment. In a compressed envelope it counts from the first byte
 /// of the uncompressed form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CqlError {
     kind: CqlErrorKind,
     offset: u32,
@@ -228,6 +228,8 @@ impl fmt::Display for CqlError {
     }
 }
 
+poolhouse_wire::debug_as_display!(CqlError);
+
 impl core::error::Error for CqlError {}
 
 impl From<CqlError> for Cause {
@@ -237,7 +239,7 @@ impl From<CqlError> for Cause {
 }
 
 /// A value cannot be encoded. The sink is unchanged by the failed call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CqlEncodeError {
     /// The sink has no room left, or its allocator refused.
@@ -290,6 +292,8 @@ impl fmt::Display for CqlEncodeError {
         }
     }
 }
+
+poolhouse_wire::debug_as_display!(CqlEncodeError);
 
 impl core::error::Error for CqlEncodeError {}
 

@@ -32,7 +32,7 @@ use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, Matched, Request
 use poolhouse_wire::{Authenticator, EncodeError, Phase, Sink, WireError, WireErrorKind};
 
 /// An exchange failed: a request was not written, or its reply was not received.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ExchangeError {
@@ -103,6 +103,8 @@ impl fmt::Display for ExchangeError {
         }
     }
 }
+
+poolhouse_wire::debug_as_display!(ExchangeError);
 
 impl core::error::Error for ExchangeError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {

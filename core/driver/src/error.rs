@@ -88,8 +88,8 @@ impl fmt::Display for ServerAddress {
 /// No connection to a server could be checked out: `db.example:27017: Could not establish a
 /// connection: network error: Connection refused (os error 111)`.
 ///
-/// Source: CMAP, "Connection Pool Errors" (CMAP-99).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Source: CMAP, "Connection Pool Errors".
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct CheckOutFailure {
@@ -117,6 +117,8 @@ impl fmt::Display for CheckOutFailure {
     }
 }
 
+poolhouse_wire::debug_as_display!(CheckOutFailure);
+
 impl core::error::Error for CheckOutFailure {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         Some(self.reason.source().unwrap_or(&self.error))
@@ -124,7 +126,7 @@ impl core::error::Error for CheckOutFailure {
 }
 
 /// The error of an operation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum OperationError {
@@ -234,7 +236,7 @@ impl OperationError {
     /// Whether an overloaded server refused the command or its connection: the error has the labels
     /// `SystemOverloadedError` and `RetryableError`. Then the server has executed nothing.
     ///
-    /// Source: Client Backpressure, "Retryable Overload Error" (CMAP-95).
+    /// Source: Client Backpressure, "Retryable Overload Error".
     #[must_use]
     pub const fn is_overload(&self) -> bool {
         if let Self::Command { labels, .. } = self {
@@ -244,7 +246,7 @@ impl OperationError {
     }
 
     /// Whether the operation was certainly not executed by a server, so any operation may be
-    /// retried (CMAP-67, CMAP-84).
+    /// retried.
     ///
     /// Includes: the server left the topology while the operation waited for a connection (if the
     /// client was closed instead, the next attempt fails at once); and a connection was not
@@ -314,6 +316,8 @@ impl fmt::Display for OperationError {
         }
     }
 }
+
+poolhouse_wire::debug_as_display!(OperationError);
 
 impl core::error::Error for OperationError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {

@@ -38,7 +38,7 @@ pub type LoginReport = alloc::boxed::Box<LoginFailure>;
 pub type LoginReport = LoginFailure;
 
 /// A connection was not authenticated. Contains no secret, even if the server sent one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct LoginFailure {
@@ -79,6 +79,8 @@ impl fmt::Display for LoginFailure {
         Ok(())
     }
 }
+
+poolhouse_wire::debug_as_display!(LoginFailure);
 
 impl core::error::Error for LoginFailure {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
@@ -188,7 +190,7 @@ mod present {
     #[cfg(feature = "alloc")]
     type Kept = poolhouse_auth::OwnedCredential;
 
-    /// How the connections of an application authenticate. Monitors never authenticate (MON-12).
+    /// How the connections of an application authenticate. Monitors never authenticate.
     ///
     /// `Debug` shows neither user nor password.
     #[derive(Clone, Debug)]

@@ -222,7 +222,7 @@ pub trait Buffer: Sink {
 
 /// A connection was not established:
 /// `could not connect: network error: Connection refused (os error 111)`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ConnectError {
     /// The cause.
@@ -251,6 +251,8 @@ impl core::fmt::Display for ConnectError {
         self.reason.append(f)
     }
 }
+
+poolhouse_wire::debug_as_display!(ConnectError);
 
 impl core::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {

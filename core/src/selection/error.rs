@@ -27,7 +27,7 @@ pub enum SelectionFailure {
     },
     /// No server was suitable after the servers were scanned once (serverSelectionTryOnce).
     TriedOnce,
-    /// The topology's wire versions are not supported (SDAM-35); returned without waiting.
+    /// The topology's wire versions are not supported; returned without waiting.
     Incompatible(WireMismatch),
     /// The criteria contradict the topology; returned without waiting.
     Criteria(ConfigError),
@@ -225,17 +225,7 @@ impl DetailedSelectionError {
 }
 
 #[cfg(feature = "alloc")]
-impl fmt::Debug for DetailedSelectionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let topology = self.topology();
-        f.debug_struct("DetailedSelectionError")
-            .field("error", &self.error)
-            .field("topology", &topology)
-            .field("notes", &self.notes)
-            .field("hint", &self.hint)
-            .finish()
-    }
-}
+poolhouse_wire::debug_as_display!(DetailedSelectionError);
 
 /// Equal if both have the same error and the same text.
 #[cfg(feature = "alloc")]

@@ -43,7 +43,7 @@ pub enum StateChange {
 impl StateChange {
     /// The state change of an error code; `None` for other codes.
     ///
-    /// Source: SDAM, "Not writable primary and node is recovering" (SDAM-76).
+    /// Source: SDAM, "Not writable primary and node is recovering".
     #[must_use]
     pub const fn of_code(code: i32) -> Option<Self> {
         match code {
@@ -99,7 +99,7 @@ impl AddressField {
     }
 }
 
-/// The reason why a server is Unknown (SDAM-22). `Copy`, and free of text from a peer.
+/// The reason why a server is Unknown. `Copy`, and free of text from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -114,16 +114,16 @@ pub enum ServerError {
         code: i32,
     },
     /// It reports to be primary, but its election or configuration is older than the newest one
-    /// seen (SDAM-23).
+    /// seen.
     StalePrimary {
         /// The tuple in its reply.
         stale: ElectionTuple,
         /// The newest tuple seen.
         known: ElectionTuple,
     },
-    /// It was primary until a newer primary was found (SDAM-24).
+    /// It was primary until a newer primary was found.
     NewerPrimary,
-    /// Its set name is not the expected one (SDAM-34).
+    /// Its set name is not the expected one.
     WrongSetName,
     /// Its reply contains an invalid address, or the path of a unix socket that is not a seed.
     BadAddress {
@@ -187,7 +187,7 @@ impl core::error::Error for ServerError {
     }
 }
 
-/// A wire version mismatch of one server, which makes the whole topology unusable (SDAM-35). Its
+/// A wire version mismatch of one server, which makes the whole topology unusable. Its
 /// [`Display`](fmt::Display) is the prescribed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -241,8 +241,8 @@ impl fmt::Display for Incompatibility<'_> {
 
 impl core::error::Error for Incompatibility<'_> {}
 
-/// Topology options that contradict each other (SDAM-06). Nothing was started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Topology options that contradict each other. Nothing was started.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum TopologyConfigError {
@@ -269,5 +269,7 @@ impl fmt::Display for TopologyConfigError {
         })
     }
 }
+
+poolhouse_wire::debug_as_display!(TopologyConfigError);
 
 impl core::error::Error for TopologyConfigError {}

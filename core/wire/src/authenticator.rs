@@ -159,7 +159,7 @@ impl<A: Authenticator> Authenticator for &mut A {
 /// Why an authentication failed, or cannot be attempted.
 ///
 /// `Copy`, and free of text of the user or of the peer, so it cannot contain a secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum AuthError {
@@ -290,6 +290,8 @@ impl fmt::Display for AuthError {
         })
     }
 }
+
+crate::debug_as_display!(AuthError);
 
 impl core::error::Error for AuthError {}
 

@@ -368,3 +368,17 @@ impl From<EncodeError> for Cause {
 // Every function that decodes returns one, and the copies take flash: at most two values of 32 bits,
 // or one name.
 const _: () = assert!(size_of::<WireError>() <= 4 * size_of::<usize>());
+
+/// Implements `Debug` of errors as their `Display`: `fn main() -> Result<(), E>` and `unwrap` print
+/// `Debug`, and the text names the operation, the reason and the remedy.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_as_display {
+    ($error:ty) => {
+        impl core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}

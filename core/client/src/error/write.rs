@@ -14,7 +14,7 @@ use poolhouse_wire::peer_text::OneLine;
 ///
 /// If the reply has several errors, the fields describe the first write error. All of them are in
 /// the reply.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct WriteError {
     /// The address of the server that replied.
@@ -86,5 +86,7 @@ impl fmt::Display for WriteError {
         self.message.as_ref().map_or(Ok(()), |message| write!(f, ": {}", OneLine(message)))
     }
 }
+
+poolhouse_wire::debug_as_display!(WriteError);
 
 impl core::error::Error for WriteError {}

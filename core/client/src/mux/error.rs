@@ -11,7 +11,7 @@ use poolhouse_core::{Cause, Reason};
 use poolhouse_cql::{BindError, CqlEncodeError, CqlError, ErrorCode, Opcode, RowError};
 
 /// Why a request failed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum RequestError {
     /// No host took the request. Each host is listed with its reason, in the order of the attempts.
@@ -95,7 +95,7 @@ pub enum RejectionReason {
 }
 
 /// A keyspace that a session cannot use. Its connections keep their keyspace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyspaceError {
     /// The name.
@@ -108,7 +108,7 @@ pub struct KeyspaceError {
 }
 
 /// An error that a server returned for a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerError {
     /// The kind of the error.
@@ -204,6 +204,8 @@ impl fmt::Display for RequestError {
     }
 }
 
+poolhouse_wire::debug_as_display!(RequestError);
+
 impl core::error::Error for RequestError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
@@ -272,6 +274,8 @@ impl fmt::Display for KeyspaceError {
     }
 }
 
+poolhouse_wire::debug_as_display!(KeyspaceError);
+
 impl core::error::Error for KeyspaceError {}
 
 impl fmt::Display for ServerError {
@@ -280,5 +284,7 @@ impl fmt::Display for ServerError {
         if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
     }
 }
+
+poolhouse_wire::debug_as_display!(ServerError);
 
 impl core::error::Error for ServerError {}

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// TLS cannot be configured as requested. Contains the option and the file, but neither content of
 /// the file nor the password.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
     /// The file of an option cannot be used.
@@ -91,6 +91,8 @@ impl fmt::Display for TlsError {
     }
 }
 
+poolhouse_wire::debug_as_display!(TlsError);
+
 impl core::error::Error for TlsError {}
 
 impl fmt::Display for FileFault {
@@ -113,10 +115,8 @@ impl fmt::Display for FileFault {
 }
 
 /// A TLS handshake failed.
-#[derive(Debug)]
 pub struct TlsHandshakeError(Fault);
 
-#[derive(Debug)]
 enum Fault {
     Io(io::Error),
     Tls(Box<rustls::Error>),
@@ -129,9 +129,8 @@ impl TlsHandshakeError {
     /// Classifies the error.
     ///
     /// - [`Cause::Network`]: the stream failed or ended. Only this cause may mean that the server
-    ///   is overloaded (CMAP-98).
-    /// - [`Cause::Certificate`]: the certificate of the server or of the client was refused
-    ///   (CMAP-97).
+    ///   is overloaded.
+    /// - [`Cause::Certificate`]: the certificate of the server or of the client was refused.
     /// - [`Cause::Protocol`]: the peer does not use TLS, or has no version or cipher in common.
     #[must_use]
     pub fn cause(&self) -> Cause {
@@ -194,6 +193,8 @@ impl fmt::Display for TlsHandshakeError {
         }
     }
 }
+
+poolhouse_wire::debug_as_display!(TlsHandshakeError);
 
 impl core::error::Error for TlsHandshakeError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {

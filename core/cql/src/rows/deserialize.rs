@@ -30,7 +30,7 @@ const TYPES_MAX: usize = 65_536;
 
 /// Why a row is not a value of the wanted type. Has no values of the row, which may be secret, unless
 /// the type's own `Deserialize` writes them into its errors.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RowError {
     /// Empty if the error is not that of one column.
     column: String,
@@ -62,6 +62,8 @@ impl fmt::Display for RowError {
         f.write_str(&self.text)
     }
 }
+
+poolhouse_wire::debug_as_display!(RowError);
 
 impl core::error::Error for RowError {}
 

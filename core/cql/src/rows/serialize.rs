@@ -53,7 +53,7 @@ impl<T: Serialize> Serialize for MaybeUnset<T> {
 
 /// Why a value cannot be bound to the variables of a statement. Has no values, which may be secret,
 /// unless the type's own `Serialize` writes them into its errors.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct BindError {
     /// Empty if the error is not that of one variable.
     variable: String,
@@ -89,6 +89,8 @@ impl fmt::Display for BindError {
         f.write_str(&self.text)
     }
 }
+
+poolhouse_wire::debug_as_display!(BindError);
 
 impl core::error::Error for BindError {}
 

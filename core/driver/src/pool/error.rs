@@ -4,7 +4,7 @@ use core::fmt;
 use poolhouse_core::pool::PoolCounts;
 
 /// Why a check-out has no connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PoolError<E> {
@@ -69,6 +69,13 @@ impl<E: fmt::Display> fmt::Display for PoolError<E> {
                 f.write_str("the pool was created before the fork of this process and belongs to the parent")
             }
         }
+    }
+}
+
+/// The text, because `main` and `unwrap` print `Debug`.
+impl<E: fmt::Display> fmt::Debug for PoolError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

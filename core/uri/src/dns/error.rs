@@ -6,7 +6,7 @@ use core::fmt;
 use poolhouse_core::Reason;
 
 /// A failed lookup.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookupError {
     /// The name is invalid: empty, too long, or with a character that is not allowed in names.
@@ -67,6 +67,8 @@ impl fmt::Display for LookupError {
     }
 }
 
+poolhouse_wire::debug_as_display!(LookupError);
+
 impl core::error::Error for LookupError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
@@ -87,7 +89,7 @@ impl core::error::Error for LookupError {
 
 /// The hosts of a `mongodb+srv://` string were not found, or are not valid. `name` is the name that
 /// was looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedlistError {
     /// The SRV lookup failed.
@@ -141,6 +143,8 @@ impl fmt::Display for SeedlistError {
         }
     }
 }
+
+poolhouse_wire::debug_as_display!(SeedlistError);
 
 impl core::error::Error for SeedlistError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {

@@ -37,7 +37,7 @@ pub struct MetadataOptions<'a> {
 }
 
 /// Client metadata cannot be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum MetadataError {
@@ -60,6 +60,8 @@ impl fmt::Display for MetadataError {
         }
     }
 }
+
+crate::debug_as_display!(MetadataError);
 
 impl core::error::Error for MetadataError {}
 
