@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use poolhouse_smol::bson::doc;
-//! use poolhouse_smol::{Client, ClientOptions, Error};
+//! use poolhouse_smol::{Client, Cursor, Error};
 //! use std::time::Duration;
 //!
 //! fn main() -> Result<(), Error> {
@@ -18,11 +18,13 @@
 //!     # let uri = server.uri();
 //!     // let uri = "mongodb://127.0.0.1:27017";
 //!     smol::block_on(async {
-//!         let client = Client::with_options(ClientOptions::parse(&uri)?.timeout(Duration::from_secs(5)))?;
+//!         let client = Client::new_with(&uri, |options| options.timeout(Duration::from_secs(5))).await?;
 //!         let shop = client.database("shop");
 //!         shop.run_command(doc! { "insert": "orders", "documents": [{ "_id": 1, "what": "tea" }] }).await?;
-//!         let reply = shop.run_command(doc! { "find": "orders" }).await?;
-//!         println!("{reply}");
+//!         let mut orders: Cursor = shop.run_cursor_command(doc! { "find": "orders" }).await?;
+//!         while let Some(order) = orders.try_next().await? {
+//!             println!("{order}");
+//!         }
 //!         client.close().await;
 //!         Ok(())
 //!     })

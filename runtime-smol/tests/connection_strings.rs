@@ -81,9 +81,8 @@ async fn outcome(uri: &str, command: bson::Document) -> (Result<Vec<String>, Err
     let work = async {
         let mut options = ClientOptions::resolve(uri, Arc::new(Nobody)).await?;
         options.resolver = Some(Arc::new(Nobody));
-        let mut warnings: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
         let client = Client::with_options(options)?;
-        warnings.extend(client.tls_warnings().iter().map(ToString::to_string));
+        let warnings = client.warnings().iter().map(ToString::to_string).collect();
         let result = client.run_command("db", command).await;
         client.close().await;
         result.map(|_| warnings)

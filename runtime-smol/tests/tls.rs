@@ -11,7 +11,8 @@ use poolhouse_smol::poolhouse_core::pool::CheckOutError;
 use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
 use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{
-    Authorities, Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, SetupError, TlsError, TlsWarning,
+    Authorities, Client, ClientOptions, ClientWarning, Error, Event, Notice, ServerMonitoringMode, SetupError,
+    TlsError, TlsWarning,
 };
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{Cut, FakeOptions, FakeServer, Fault};
@@ -149,7 +150,7 @@ fn all_connections_use_tls_in_either_version() {
             assert!(found.to_string().contains(&payload));
             server.wait_until(PATIENCE, |view| view.exhausting_count() > 0).expect("checks are streamed");
             server.wait_until(PATIENCE, |view| view.open_count() == 3).expect("checks, round trips, operations");
-            assert_eq!(client.tls_warnings(), []);
+            assert_eq!(client.warnings(), []);
             client.close().await;
             server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
         });
@@ -238,13 +239,13 @@ fn bad_certificate_is_named_by_checks_and_by_selection() {
             assert!(error.contains("certificate refused") && error.contains(text), "{error}");
 
             let client = client(fixture.options(&server, "&tlsAllowInvalidCertificates=true"));
-            assert_eq!(client.tls_warnings(), [TlsWarning::InvalidCertificates]);
+            assert_eq!(client.warnings(), [ClientWarning::Tls(TlsWarning::InvalidCertificates)]);
             ping(&client).await.expect("anything goes");
             client.close().await;
             let relaxed = fixture.options(&server, "&tlsAllowInvalidHostnames=true");
             if fault == CertificateFault::WrongName {
                 let client = self::client(relaxed);
-                assert_eq!(client.tls_warnings(), [TlsWarning::InvalidHostnames]);
+                assert_eq!(client.warnings(), [ClientWarning::Tls(TlsWarning::InvalidHostnames)]);
                 ping(&client).await.expect("any name goes");
                 client.close().await;
             } else {

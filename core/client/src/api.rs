@@ -11,8 +11,9 @@
 //! [`DnsResolver`]: super::DnsResolver
 
 pub use super::{
-    ClientOptions, ClientSessionOptions, CommandError, CommandOptions, CursorOptions, DriverInfo, Error, OptionError,
-    OwnedReadPreference, ServerStatus, SetupError, TimeoutMode, TransactionOptions, WriteConcern, WriteError,
+    ClientOptions, ClientSessionOptions, ClientWarning, CommandError, CommandOptions, CursorOptions, DriverInfo, Error,
+    OptionError, OwnedReadPreference, ServerStatus, SetupError, TimeoutMode, TransactionOptions, WriteConcern,
+    WriteError,
 };
 #[cfg(feature = "tracing")]
 pub use crate::log::{LogOptions, LogStyle};

@@ -17,6 +17,8 @@ use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_driver::{
     AttemptError as _, Attempts, CommandOptions, EventKinds, Guard, Publish as _, RetryPolicy, SelectionRequest,
 };
+#[cfg(feature = "tracing")]
+use poolhouse_wire::bson::{RawDocument, RawValue};
 use poolhouse_wire::command::{CommandShape, Retry};
 use serde::de::DeserializeOwned;
 
@@ -59,6 +61,10 @@ impl<P: Platform> Client<P> {
     /// command with `w: 0`, such as `findAndModify`, has its reply, but no session and no number, so it
     /// is retried only if it was certainly not executed or is idempotent. With `j: true`, a write is
     /// acknowledged although `w` is 0.
+    ///
+    /// The reply to a command that returns a cursor (`find`, `aggregate`) has its first batch only, and
+    /// leaves the cursor open on the server; with the feature `tracing`, the first such reply of a client
+    /// is logged at *warn*. [`Client::run_cursor_command`] returns all documents.
     ///
     /// A `getMore` must run in the session of its cursor: see [`Client::run_cursor_command`]. A
     /// command with `txnNumber`, or of a transaction, needs its own `lsid`, because the client
@@ -191,6 +197,8 @@ impl<P: Platform> Client<P> {
         read: Read<T>,
     ) -> Result<T, Error> {
         let finish = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
+            #[cfg(feature = "tracing")]
+            self.warn_of_open_cursor(command, connection::reply_of(&guard)?);
             let value = connection::converted(&guard, read);
             session.keep(self, guard);
             value
@@ -200,6 +208,22 @@ impl<P: Platform> Client<P> {
         match self.operation_span(session.transaction_span(), database, command) {
             None => self.run_then(session, database, command, options, limit, finish).await,
             Some(span) => Box::pin(span.run(self.run_then(session, database, command, options, limit, finish))).await,
+        }
+    }
+
+    /// Logs a warning, once for each client, if the reply has the first batch of a cursor that stays open
+    /// on the server: the caller probably takes it for the whole result.
+    #[cfg(feature = "tracing")]
+    fn warn_of_open_cursor(&self, command: &[u8], reply: RawDocument<'_>) {
+        let command = RawDocument::new(command).ok().and_then(|command| command.iter().next()?.ok());
+        let name = command.map_or("", |element| element.key);
+        if !matches!(name, "find" | "aggregate" | "listCollections" | "listIndexes") {
+            return;
+        }
+        let cursor = reply.get("cursor").ok().flatten().and_then(RawValue::as_document);
+        let id = cursor.and_then(|cursor| cursor.get("id").ok().flatten()?.as_integer());
+        if id.is_some_and(|id| id != 0) && !self.inner.has_warned_of_cursor.swap(true, Ordering::Relaxed) {
+            self.inner.core.events().logs().warn_of_open_cursor(name);
         }
     }
 

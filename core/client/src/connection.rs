@@ -1,7 +1,7 @@
 //! Connections checked out by the application.
 
 use super::convert::{Read, checked, into_encoded, to_document, to_document_lossy, to_raw_document, to_value};
-use super::error::labels;
+use super::error::{hint, labels};
 use super::options::tag_sets;
 use super::session::{Additions, SessionState};
 use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform, WriteError};
@@ -327,6 +327,7 @@ fn document_of<P: Platform>(guard: &Guard<'_, Net<P>>) -> bson::Document {
 
 fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
     let reply = document_of(guard);
+    let message = reply.get_str("errmsg").unwrap_or_default();
     Error::Command(Box::new(CommandError {
         server: guard.server().address().to_owned(),
         code,
@@ -335,10 +336,10 @@ fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
         labels: labels(&reply),
         hint: if guard.is_direct() && StateChange::of_code(code) == Some(StateChange::NotWritablePrimary) {
             Some(DIRECT)
-        } else if code == 20 && reply.get_str("errmsg").is_ok_and(|text| text.starts_with("Transaction numbers")) {
+        } else if code == 20 && message.starts_with("Transaction numbers") {
             Some(NO_NUMBERS)
         } else {
-            None
+            hint::of_refusal(code, message)
         },
         reply,
     }))

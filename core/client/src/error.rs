@@ -1,5 +1,6 @@
 //! Errors of a client.
 
+pub(super) mod hint;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -18,8 +19,8 @@ use poolhouse_core::selection::SelectionFailure;
 use poolhouse_core::topology::TopologyConfigError;
 use poolhouse_core::{Cause, ConfigError};
 use poolhouse_driver::OperationError;
-use poolhouse_uri::UriError;
 use poolhouse_uri::dns::{LookupError, SeedlistError};
+use poolhouse_uri::{UriError, UriWarning};
 use poolhouse_wire::hello::MetadataError;
 use poolhouse_wire::peer_text::OneLine;
 use poolhouse_wire::{AuthError, Labels};
@@ -30,7 +31,7 @@ use poolhouse_wire::{AuthError, Labels};
 /// errors. The last one is the [`std::io::Error`] of the operating system, or the error of TLS or
 /// the resolver, if one of these was the cause. A variant that adds no text to its error is no link
 /// of this chain, so that no text is in it twice: match the variant to reach its error.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// A client, session or change of options was refused; nothing was started or changed.
@@ -53,12 +54,15 @@ pub enum Error {
 }
 
 /// An error that prevented creating a client or session, or changing its options.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum SetupError {
     /// The connection string is malformed. The error describes the fault and its position, and does
     /// not contain the string.
     Uri(Box<UriError>),
+    /// [`Client::new`](super::Client::new) refuses an option of the connection string, because its
+    /// value is not allowed or its name is probably misspelled.
+    Mistake(Box<UriWarning>),
     /// A `mongodb+srv://` string was passed to a function that performs no lookup.
     LookupNeeded,
     /// The hosts of a `mongodb+srv://` string were not found, or the records found are not allowed.
@@ -87,7 +91,7 @@ pub enum SetupError {
 }
 
 /// A text option violates its rule: `replicaSet is "", but must not be empty`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct OptionError {
     option: &'static str,
     value: String,
@@ -125,10 +129,12 @@ impl fmt::Display for OptionError {
     }
 }
 
+poolhouse_wire::debug_as_display!(OptionError);
+
 impl core::error::Error for OptionError {}
 
 /// The error reply of a server to a command.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CommandError {
     /// The address of the server that refused the command.
@@ -301,6 +307,8 @@ impl fmt::Display for Error {
     }
 }
 
+poolhouse_wire::debug_as_display!(Error);
+
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
@@ -317,6 +325,9 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uri(error) => error.fmt(f),
+            Self::Mistake(warning) => {
+                write!(f, "{warning:#}; Client::with_options(ClientOptions::parse(..)?) ignores it")
+            }
             Self::LookupNeeded => f.write_str("the hosts of a mongodb+srv:// string must be looked up: use ClientOptions::resolve"),
             Self::Seedlist(error) => error.fmt(f),
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
@@ -335,6 +346,8 @@ impl fmt::Display for SetupError {
     }
 }
 
+poolhouse_wire::debug_as_display!(SetupError);
+
 impl core::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
@@ -347,7 +360,7 @@ impl core::error::Error for SetupError {
             Self::Tls(error) => error.source(),
             Self::Credential(error) => error.source(),
             Self::Metadata(error) => error.source(),
-            Self::LookupNeeded | Self::Unsupported(_) | Self::Forked | Self::OutOfMemory => None,
+            Self::Mistake(_) | Self::LookupNeeded | Self::Unsupported(_) | Self::Forked | Self::OutOfMemory => None,
         }
     }
 }
@@ -364,6 +377,8 @@ impl fmt::Display for CommandError {
         self.hint.map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
+
+poolhouse_wire::debug_as_display!(CommandError);
 
 impl core::error::Error for CommandError {}
 

@@ -64,7 +64,7 @@ pub use error::{CommandError, Error, OptionError, SetupError, WriteError};
 pub use events::Events;
 pub use fork::Socket;
 pub use net::{Net, Stream};
-pub use options::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
+pub use options::{ClientOptions, ClientWarning, DriverInfo, OwnedReadPreference, WriteConcern};
 pub use platform::Platform;
 pub use pool::Pool;
 #[cfg(feature = "auth")]
@@ -76,12 +76,15 @@ pub use transaction::TransactionOptions;
 pub use {poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
 #[cfg(feature = "tls")]
-use crate::tls::{TlsConfig, TlsWarning};
+use crate::tls::TlsConfig;
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
+#[cfg(feature = "tracing")]
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use event_listener::Event;
@@ -112,7 +115,7 @@ use tasks::Tasks;
 ///
 /// // Several commands on one connection; dropping it returns it to the pool.
 /// let mut connection = client.check_out().await?;
-/// connection.run_command("shop", doc! { "find": "orders" }).await?;
+/// connection.run_command("shop", doc! { "count": "orders" }).await?;
 /// ```
 ///
 /// A client must not be used on both sides of a `fork`: see the guide
@@ -124,9 +127,13 @@ pub struct Client<P: Platform> {
 struct Inner<P: Platform> {
     core: Arc<ClientCore<Net<P>>>,
     options: ClientOptions,
+    warnings: Vec<ClientWarning>,
     sessions: Sessions,
     metadata: Mutex<Metadata>,
     tasks: Arc<Tasks<P>>,
+    /// Whether the log has the warning about a cursor that `run_command` left open.
+    #[cfg(feature = "tracing")]
+    has_warned_of_cursor: AtomicBool,
 }
 
 /// The number of the next client that this process creates.
@@ -140,11 +147,16 @@ impl<P: Platform + Default> Client<P> {
     /// [`DnsResolver`] that queries the system's name servers. For any other string, the only wait
     /// is for file reads, as in [`Client::with_options`].
     ///
+    /// An option with a value that is not allowed (`maxPoolSize=many`) is refused, and so is an
+    /// unknown option that resembles a known one (`tsl=true`). [`Client::with_options`] with
+    /// [`ClientOptions::parse`] ignores them. Other unknown options, and options that have no effect,
+    /// are among the [`Client::warnings`].
+    ///
     /// # Errors
     ///
-    /// The errors of [`ClientOptions::resolve`]: [`SetupError::Uri`], [`SetupError::Unsupported`],
-    /// [`SetupError::Credential`], [`SetupError::Seedlist`]; and the errors of
-    /// [`Client::with_options`].
+    /// [`SetupError::Mistake`]: an option is refused. The errors of [`ClientOptions::resolve`]:
+    /// [`SetupError::Uri`], [`SetupError::Unsupported`], [`SetupError::Credential`],
+    /// [`SetupError::Seedlist`]; and the errors of [`Client::with_options`].
     pub async fn new(uri: &str) -> Result<Self, Error> {
         Self::new_with(uri, |options| options).await
     }
@@ -152,7 +164,8 @@ impl<P: Platform + Default> Client<P> {
     /// Creates a client as [`Client::new`] does, with further options: `Client::new_with(uri,
     /// |options| options.timeout(limit)).await`.
     ///
-    /// - `change`: called with the options of the connection string, after the lookup.
+    /// - `change`: called with the options of the connection string, after the lookup, unless one is
+    ///   refused.
     ///
     /// # Errors
     ///
@@ -161,6 +174,9 @@ impl<P: Platform + Default> Client<P> {
         fork::check::<P>()?;
         let platform = P::default();
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
+        if let Some(mistake) = options.warnings.iter().find(|warning| warning.is_mistake()) {
+            return Err(SetupError::Mistake(Box::new(mistake.clone())).into());
+        }
         // This resolver returns no host addresses, so the client keeps it only for repeated SRV
         // lookups.
         options.resolver = options.resolver.filter(|_| options.srv.is_some());
@@ -240,12 +256,15 @@ impl<P: Platform> Client<P> {
             #[cfg(feature = "tracing")]
             options.log,
         );
+        let of_uri = options.warnings.iter().cloned().map(ClientWarning::Uri);
+        let warnings = of_uri.chain(options.without_effect.iter().cloned());
+        #[cfg(feature = "tls")]
+        let of_tls = runtime.tls().map_or(&[][..], TlsConfig::warnings).iter().cloned();
+        #[cfg(feature = "tls")]
+        let warnings = warnings.chain(of_tls.map(ClientWarning::Tls));
+        let warnings: Vec<_> = warnings.collect();
         #[cfg(feature = "tracing")]
-        for warning in &options.warnings {
-            events.logs().warn_of_options(warning);
-        }
-        #[cfg(all(feature = "tls", feature = "tracing"))]
-        for warning in runtime.tls().map_or(&[][..], TlsConfig::warnings) {
+        for warning in &warnings {
             events.logs().warn_of_options(warning);
         }
         let runtime = runtime.with_resolver(options.resolver.clone());
@@ -272,7 +291,17 @@ impl<P: Platform> Client<P> {
             tasks.spawn(platform, polls);
         }
         let (sessions, metadata) = (Sessions::default(), Mutex::new(Metadata::new(environment)));
-        Ok(Self { inner: Arc::new(Inner { core, options, sessions, metadata, tasks }) })
+        let inner = Inner {
+            core,
+            options,
+            warnings,
+            sessions,
+            metadata,
+            tasks,
+            #[cfg(feature = "tracing")]
+            has_warned_of_cursor: AtomicBool::new(false),
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Returns the options that the client was created with. They include its credential and the
@@ -333,12 +362,12 @@ impl<P: Platform> Client<P> {
         self.inner.core.events().subscribers().subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, filter)
     }
 
-    /// Returns the warnings about the TLS options, which an application should show prominently;
-    /// empty without TLS. With the feature `tracing`, they were logged when the client was created.
-    #[cfg(feature = "tls")]
+    /// Returns the warnings about the options: the ignored and deprecated parts of the connection
+    /// string, its options that have no effect, and the risks of the TLS options. With the feature
+    /// `tracing`, they were logged at *warn* when the client was created.
     #[must_use]
-    pub fn tls_warnings(&self) -> &[TlsWarning] {
-        self.inner.core.runtime().tls().map_or(&[], TlsConfig::warnings)
+    pub fn warnings(&self) -> &[ClientWarning] {
+        &self.inner.warnings
     }
 
     /// Waits until a server that accepts writes is known and its pool has `minPoolSize` connections
@@ -425,7 +454,7 @@ impl<P: Platform> Client<P> {
     /// Cost: O(servers + connections) the first time; it makes no system call and waits for no
     /// lock. Events: none.
     ///
-    /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
+    /// Source: CMAP, "Forking".
     pub fn reset_after_fork(&self) -> ForkReset {
         self.inner.core.reset_after_fork()
     }

@@ -3,10 +3,10 @@
 //!
 //! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null
 //! Values from Log Messages"; CMAP, "Connection Pool Logging"; SDAM Logging and Monitoring, "Log
-//! Messages" (LOG-21..40); Server Selection, "Logging".
+//! Messages"; Server Selection, "Logging".
 //!
 //! Each message is one event at level *debug*: it is for diagnosis, and an error that the caller
-//! receives is not logged again at a higher level (LOG-38). The message of an operation that waits
+//! receives is not logged again at a higher level. The message of an operation that waits
 //! for a suitable server has the level *info*. The target of a message is its component,
 //! [`CONNECTION`], [`TOPOLOGY`], [`SERVER_SELECTION`] or [`COMMAND`]: any subscriber can filter by it
 //! (`RUST_LOG=poolhouse::connection=debug`). The fields have the names of the specification:
@@ -56,11 +56,12 @@
 //! (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`,
 //! `count`, and the first eight as `hosts`). [`CONNECTION`] has the warnings about the connection
 //! string and the TLS options, when a client is created. [`COMMAND`] has a warning for each command
-//! that takes at least [`LogOptions::slow_command`].
+//! that takes at least [`LogOptions::slow_command`], and one, once for a client, if the reply to a
+//! `run_command` left a cursor open on the server.
 //!
 //! # Subscribers
 //!
-//! The subscriber determines where messages are written (stdout, stderr, a file) (LOG-35). Without
+//! The subscriber determines where messages are written (stdout, stderr, a file). Without
 //! a subscriber nothing is formatted: the cost is that of [`tracing::enabled!`], a few loads and
 //! compares.
 //!
@@ -174,8 +175,7 @@ impl LogOptions {
     /// The defaults, changed by environment variables: `MONGODB_LOG_COMMAND`,
     /// `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_SERVER_SELECTION`, `MONGODB_LOG_TOPOLOGY`,
     /// `MONGODB_LOG_ALL` for components without a variable and for the lines for operators, and
-    /// `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). An invalid value counts as not set
-    /// (LOG-34).
+    /// `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). An invalid value counts as not set.
     ///
     /// - `variable`: returns the value of an environment variable.
     ///
@@ -306,6 +306,17 @@ impl Logs {
     pub(crate) fn warn_of_options(&self, warning: impl fmt::Display) {
         if self.options.connection >= LevelFilter::WARN {
             tracing::warn!(target: CONNECTION, "{warning}");
+        }
+    }
+
+    /// Logs a warning about a command whose reply left a cursor open on the server.
+    pub(crate) fn warn_of_open_cursor(&self, command: &str) {
+        if self.options.command >= LevelFilter::WARN {
+            tracing::warn!(
+                target: COMMAND,
+                "run_command returned only the first documents of a command {command}, and left its cursor open on the \
+                 server: run_cursor_command returns all of them (further such commands are not reported)"
+            );
         }
     }
 

@@ -6,10 +6,12 @@ mod read_preference;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod warning;
 
 pub(super) use metadata::Metadata;
 pub use read_preference::OwnedReadPreference;
 pub(super) use read_preference::tag_sets;
+pub use warning::ClientWarning;
 
 use super::srv::Srv;
 use super::transaction::millis;
@@ -167,9 +169,11 @@ pub struct ClientOptions {
     pub compressors: Compressors,
     /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` is zlib's default.
     pub zlib_compression_level: Option<u32>,
-    /// The ignored parts of a connection string, each with the reason. With the feature `tracing`,
-    /// they are logged at *warn* when a client is created.
+    /// The ignored and deprecated parts of a connection string, each with the reason.
+    /// [`Client::warnings`](super::Client::warnings) has further warnings.
     pub warnings: Vec<UriWarning>,
+    /// The options of a connection string that have no effect.
+    pub(super) without_effect: Vec<ClientWarning>,
     /// The SRV query to repeat; `None` without a `mongodb+srv://` string.
     pub(super) srv: Option<Srv>,
 }
@@ -214,6 +218,7 @@ impl ClientOptions {
             compressors: Compressors::NONE,
             zlib_compression_level: None,
             warnings: Vec::new(),
+            without_effect: Vec::new(),
             srv: None,
         }
     }
@@ -221,8 +226,7 @@ impl ClientOptions {
     /// Parses the options of a `mongodb://` string.
     ///
     /// Unknown, deprecated and out-of-range options are ignored and reported in
-    /// [`ClientOptions::warnings`]. `serverSelectionTryOnce` has no effect, because it applies only
-    /// to clients without monitors.
+    /// [`ClientOptions::warnings`]; [`Client::new`](super::Client::new) refuses most of them.
     ///
     /// # Errors
     ///
@@ -336,6 +340,7 @@ impl ClientOptions {
             zlib_compression_level: uri.zlib_compression_level(),
             resolver: None,
             warnings,
+            without_effect: warning::without_effect(uri),
             srv: None,
         })
     }
@@ -358,7 +363,7 @@ impl ClientOptions {
         Ok(None)
     }
 
-    /// Returns the time limit of each command of a connection's handshake (CMAP-60).
+    /// Returns the time limit of each command of a connection's handshake.
     pub(super) fn handshake_command_timeout(&self) -> Option<Duration> {
         self.timeout.or(self.socket_timeout)
     }

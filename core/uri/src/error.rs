@@ -7,7 +7,7 @@ use core::fmt;
 /// A connection string that cannot be used.
 ///
 /// Contains the rule, and the option or the offset if there is one; no part of the string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UriError {
     kind: UriErrorKind,
     option: Option<&'static str>,
@@ -148,6 +148,8 @@ impl fmt::Display for UriError {
     }
 }
 
+poolhouse_wire::debug_as_display!(UriError);
+
 impl core::error::Error for UriError {}
 
 /// A part of a connection string that was ignored, or that is deprecated. For the log.
@@ -156,7 +158,8 @@ impl core::error::Error for UriError {}
 /// unknown option it contains the name in the string, unless that may be a part of a password that
 /// was not escaped: after an option with a password, or if any option contains an at-sign. If the
 /// name is probably misspelled, `Display` suggests a known option, such as
-/// `maxPoolSzie: unknown option, ignored; did you mean maxPoolSize? (at byte 13)`.
+/// `maxPoolSzie: unknown option, ignored; did you mean maxPoolSize? (at byte 13)`. `{:#}` does not
+/// say that a part was ignored, for a program that refuses such a string.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UriWarning {
@@ -210,7 +213,7 @@ pub enum UriWarning {
         /// The offset in the string.
         offset: usize,
     },
-    /// The option was removed and is ignored (CMAP-09).
+    /// The option was removed and is ignored.
     Retired {
         /// The option.
         option: &'static str,
@@ -236,6 +239,22 @@ impl UriWarning {
         }
     }
 
+    /// Whether the string probably does not mean what its author wants: a value is not allowed, or
+    /// an unknown option resembles a known one. Also true for an unknown option whose name is not
+    /// shown, because it may be a part of a password.
+    #[must_use]
+    pub fn is_mistake(&self) -> bool {
+        match self {
+            Self::Unknown { name, .. } => name.as_deref().is_none_or(|name| Named::similar(name).is_some()),
+            Self::Invalid { .. } => true,
+            Self::Repeated { .. }
+            | Self::Deprecated { .. }
+            | Self::DeprecatedBool { .. }
+            | Self::NotBuilt { .. }
+            | Self::Retired { .. } => false,
+        }
+    }
+
     /// The option's name. `None` for an unknown option with a name that may be a part of a
     /// password.
     #[must_use]
@@ -254,15 +273,16 @@ impl UriWarning {
 
 impl fmt::Display for UriWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ignored = |text| if f.alternate() { "" } else { text };
         match self {
             Self::Unknown { name: Some(name), .. } => {
-                write!(f, "{name}: unknown option, ignored")?;
+                write!(f, "{name}: unknown option{}", ignored(", ignored"))?;
                 if let Some(similar) = Named::similar(name) {
                     write!(f, "; did you mean {similar}?")?;
                 }
             }
-            Self::Unknown { name: None, .. } => f.write_str("unknown option, ignored")?,
-            Self::Invalid { option, rule, .. } => write!(f, "{option}: must {rule}; ignored")?,
+            Self::Unknown { name: None, .. } => write!(f, "unknown option{}", ignored(", ignored"))?,
+            Self::Invalid { option, rule, .. } => write!(f, "{option}: must {rule}{}", ignored("; ignored"))?,
             Self::Repeated { option, .. } => write!(f, "{option}: set more than once; the last value is used")?,
             Self::Deprecated { option, instead, ignored: false, .. } => {
                 write!(f, "{option}: deprecated; use {instead}")?

@@ -46,6 +46,51 @@ fn ignored_option_has_a_warning() {
     }
 }
 
+#[test]
+fn client_refuses_mistakes_in_a_connection_string_that_its_options_only_report() {
+    let ignores = "; Client::with_options(ClientOptions::parse(..)?) ignores it";
+    let cases = [
+        ("maxPolSize=10", "maxPolSize: unknown option; did you mean maxPoolSize? (at byte 22)"),
+        ("maxPoolSize=many", "maxPoolSize: must be a number from 0 to 2147483647 (at byte 22)"),
+        ("tsl=true", "tsl: unknown option; did you mean tls? (at byte 22)"),
+        ("foo=1&sslCAFile=x", "sslCAFile: unknown option; did you mean tlsCAFile? (at byte 28)"),
+        (
+            "readPreference=second",
+            "readPreference: must be primary, primaryPreferred, secondary, secondaryPreferred or nearest (at byte 22)",
+        ),
+    ];
+    for (option, text) in cases {
+        let uri = format!("mongodb://localhost:1?{option}");
+        let error = refused(smol::block_on(Client::new(&uri)));
+        assert!(matches!(error, Error::Setup(SetupError::Mistake(_))), "{uri}: {error}");
+        assert_eq!(error.to_string(), format!("{text}{ignores}"));
+        let lenient = Client::with_options(ClientOptions::parse(&uri).expect("a warning only")).expect("a client");
+        let warning = lenient.warnings().last().expect("a warning");
+        assert!(warning.to_string().contains("ignored"), "{warning}");
+    }
+    // It may be a part of a password, so it is refused without its name.
+    let uri = "mongodb://localhost:1/?tls=true&tlsCertificateKeyFile=k&tlsCertificateKeyFilePassword=a&hunter2=b";
+    let error = refused(smol::block_on(Client::new(uri))).to_string();
+    assert_eq!(error, format!("unknown option (at byte 88){ignores}"));
+}
+
+#[test]
+fn option_that_is_accepted_without_effect_is_a_warning_of_the_client() {
+    let uri = "mongodb://localhost:1/?w=majority&journal=true&readConcernLevel=majority&readPreference=secondary&foo=1";
+    let client = smol::block_on(Client::new(uri)).expect("a client");
+    let writes = "applies to transactions only; other commands need their own writeConcern: WriteConcern::to_document";
+    let warnings: Vec<_> = client.warnings().iter().map(ToString::to_string).collect();
+    let expected = [
+        "foo: unknown option, ignored (at byte 98)".to_owned(),
+        format!("journal: {writes}"),
+        "readConcernLevel: applies to transactions only; other commands need their own readConcern".to_owned(),
+        "readPreference: applies only to commands with CommandOptions::client_read_preference".to_owned(),
+        format!("w: {writes}"),
+    ];
+    assert_eq!(warnings, expected);
+    assert!(smol::block_on(Client::new("mongodb://localhost:1/?maxPoolSize=5")).expect("right").warnings().is_empty());
+}
+
 /// In options, clients and errors.
 #[test]
 fn no_output_shows_a_password() {

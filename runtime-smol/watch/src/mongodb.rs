@@ -61,12 +61,9 @@ impl Watched for MongoDb {
         self.demo.iter().map(|_| fakes).chain([lines]).map(str::to_owned).collect()
     }
 
-    /// Warnings about ignored options of the connection string, and about dangerous ones.
+    /// Warnings about options of the connection string that are ignored, without effect or dangerous.
     fn warnings(&self) -> Vec<String> {
-        let ignored = self.client.options().warnings.iter().map(|warning| format!("warning: {warning}"));
-        #[cfg(feature = "tls")]
-        let ignored = ignored.chain(self.client.tls_warnings().iter().map(|warning| format!("warning: {warning}")));
-        ignored.collect()
+        self.client.warnings().iter().map(|warning| format!("warning: {warning}")).collect()
     }
 
     fn start(&self, started: Instant, state: &Arc<Mutex<State>>, tally: &Arc<Mutex<Tally>>) -> Vec<Task<()>> {

@@ -23,7 +23,9 @@ mod run;
 use alloc::sync::Arc;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use poolhouse_client::log::LogOptions;
-use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_smol::bson::doc;
+use poolhouse_smol::{Client, ClientOptions, Cursor, Error};
+use poolhouse_tests::fake::FakeServer;
 use poolhouse_tests::spec;
 use run::Outcome;
 use serde_json::Value;
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
     }
     trials.push(Trial::test("own::relaxed_tls_is_a_warning", relaxed_tls));
     trials.push(Trial::test("own::security_4_warnings_of_a_connection_string_are_logged", ignored_options));
+    trials.push(Trial::test("own::cursor_that_run_command_leaves_open_is_a_warning_once", open_cursor));
     let shows = arguments.nocapture;
     trials.push(Trial::test("own::visible_failures_killed_primary_is_reported_once", move || {
         failover::killed_primary(shows)
@@ -105,17 +108,45 @@ fn relaxed_tls() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every constructor of a client logs the ignored options.
+/// `run_command` returns the first batch only, which its caller may take for all documents.
+fn open_cursor() -> Result<(), Failed> {
+    let server = FakeServer::start(Default::default()).map_err(|error| error.to_string())?;
+    let client = smol::block_on(Client::new(&server.uri())).expect("a client");
+    let warnings = || capture::taken().into_iter().filter(|message| message.level == "warn").collect::<Vec<_>>();
+    let find = |size: i32| doc! { "find": "c", "batchSize": size };
+    let outcome: Result<_, Error> = smol::block_on(async {
+        let db = client.database("db");
+        db.run_command(doc! { "insert": "c", "documents": [{}, {}, {}] }).await?;
+        capture::clear();
+        db.run_command(find(3)).await?;
+        let mut cursor: Cursor = db.run_cursor_command(find(1)).await?;
+        while cursor.try_next().await?.is_some() {}
+        assert_eq!(warnings().len(), 0);
+        db.run_command(find(1)).await?;
+        db.run_command(find(1)).await?;
+        Ok(())
+    });
+    outcome.map_err(|error| error.to_string())?;
+    let [warning] = &warnings()[..] else { return Err("not one warning".into()) };
+    let text = warning.data["message"].to_string();
+    assert!(warning.component == "command" && text.contains("run_cursor_command returns all"), "{text}");
+    smol::block_on(client.close());
+    Ok(())
+}
+
+/// Every constructor of a client logs the options that are ignored or have no effect.
 fn ignored_options() -> Result<(), Failed> {
-    let uri = "mongodb://127.0.0.1:1/?appNome=shop&maxPoolSize=-1";
+    let uri = "mongodb://127.0.0.1:1/?foo=shop&retryReads=yes&w=majority";
     let parse = || ClientOptions::parse(uri).expect("unknown options are left out");
     let makers: [fn(&str, ClientOptions) -> Client; 3] = [
         |uri, _| smol::block_on(Client::new(uri)).expect("a client"),
         |_, options| Client::with_options(options).expect("a client"),
         |_, options| Client::new_subscribed(options).expect("a client").0,
     ];
-    let expected: Vec<_> = parse().warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(expected.len(), 2, "{expected:?}");
+    let client = Client::with_options(parse()).expect("a client");
+    let expected: Vec<_> = client.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(expected.len(), 3, "{expected:?}");
+    smol::block_on(client.close());
     let taken = |client: Client| {
         smol::block_on(client.close());
         capture::taken()

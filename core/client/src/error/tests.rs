@@ -143,6 +143,50 @@ fn each_error_has_its_text() {
     }
 }
 
+/// `fn main() -> Result<(), E>` and `unwrap` print `Debug`.
+#[test]
+fn debug_of_each_public_error_is_its_text() {
+    use crate::mux;
+    use poolhouse_cql::CqlEncodeError;
+    use poolhouse_driver::ConnectError;
+    use poolhouse_driver::pool::PoolError;
+    fn is_text<E: core::error::Error>(error: &E) {
+        let text = error.to_string();
+        assert!(!text.is_empty());
+        assert_eq!(alloc::format!("{error:?}"), text);
+    }
+    let refused_connection = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    is_text(&selection(SelectionFailure::TimedOut { waited: Duration::from_secs(30) }));
+    is_text(&SetupError::LookupNeeded);
+    is_text(&OptionError::new("replicaSet", "", "not be empty"));
+    is_text(&ConfigError::new("maxPoolSize", 1, "be more"));
+    is_text(&TopologyConfigError::LoadBalancedAndDirect);
+    is_text(&AuthError::PlainWithoutTls);
+    is_text(&MetadataError::TooLong);
+    is_text(&poolhouse_uri::ConnectionString::parse("x").expect_err("no scheme"));
+    is_text(&SeedlistError::NoHosts { name: "a.b".into() });
+    is_text(&LookupError::Timeout);
+    let Error::Command(command) = refused(13) else { panic!("a command") };
+    is_text(&*command);
+    is_text(&write_error(bson::doc! { "writeErrors": [{ "code": 11_000 }] }));
+    is_text(&OperationError::Closed);
+    is_text(&CheckOutFailure::new(CheckOutError::PoolClosed, "a:1"));
+    is_text(&ExchangeError::NoMemory);
+    is_text(&ConnectError::from(Cause::Network));
+    is_text(&PoolError::Connect(refused_connection()));
+    is_text(&PoolError::WaitTimeout {
+        counts: poolhouse_core::pool::PoolCounts::default(),
+        last: Some(refused_connection()),
+    });
+    is_text(&mux::RequestError::Encode(CqlEncodeError::Full));
+    is_text(&CqlEncodeError::Full);
+    #[cfg(feature = "tls")]
+    {
+        is_text(&TlsError::NoPlatformRoots);
+        is_text(&crate::tls::TlsHandshakeError::from(refused_connection()));
+    }
+}
+
 #[test]
 fn only_operations_that_a_server_did_not_execute_are_retryable() {
     use poolhouse_driver::AttemptError;
@@ -202,6 +246,38 @@ fn error_of_a_command_contains_the_server_and_its_code_and_message_only() {
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn usual_mistakes_in_commands_have_a_hint() {
+    let hinted = [
+        (
+            59,
+            "no such command: 'findOneAndUpdate'",
+            "the command is findAndModify, with `query`, and `update` or `remove: true`",
+        ),
+        (59, "no such command: 'insertMany'", "the command is insert, with `documents: [..]`"),
+        (59, "no such command: 'updateOne'", "the command is update, with `updates: [{ q, u, multi }]`"),
+        (
+            59,
+            "no such command: 'deleteOne'",
+            "the command is delete, with `deletes: [{ q, limit }]`; `limit: 0` is all",
+        ),
+        (59, "no such command: 'filter'", "the command's name must be the first key of its document"),
+        (
+            40_415,
+            "BSON field 'update.filter' is an unknown field.",
+            "the filter of a statement is `q`: `updates: [{ q, u }]`",
+        ),
+        (40_415, "BSON field 'findAndModify.filter' is an unknown field.", "the filter of this command is `query`"),
+    ];
+    for (code, message, hint) in hinted {
+        assert_eq!(hint::of_refusal(code, message), Some(hint));
+    }
+    for (code, message) in [(59, "no such command: 'fnid'"), (59, "no such command"), (13, "'insertOne'"), (40_415, "")]
+    {
+        assert_eq!(hint::of_refusal(code, message), None, "{message}");
     }
 }
 

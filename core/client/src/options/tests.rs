@@ -135,7 +135,8 @@ fn every_option_of_connection_strings_has_its_method() {
             Said::So(query, by_method) => {
                 let options = by_method(built());
                 assert_ne!(format!("{options:?}"), default, "{name} has no effect");
-                assert_eq!(format!("{options:?}"), format!("{:?}", parsed(query)), "{name}");
+                let parsed = ClientOptions { without_effect: Vec::new(), ..parsed(query) };
+                assert_eq!(format!("{options:?}"), format!("{parsed:?}"), "{name}");
                 options.validate().expect(name);
             }
             Said::Feature(uri) => match ClientOptions::parse(uri) {
@@ -145,8 +146,80 @@ fn every_option_of_connection_strings_has_its_method() {
                     "{name}: {error}"
                 ),
             },
-            Said::WithoutEffect(query) => assert_eq!(format!("{:?}", parsed(query)), default, "{name}"),
+            Said::WithoutEffect(query) => {
+                let parsed = ClientOptions { without_effect: Vec::new(), ..parsed(query) };
+                assert_eq!(format!("{parsed:?}"), default, "{name}");
+            }
         }
+    }
+}
+
+/// The options of a string, but without those that only transactions and libraries use.
+fn effects(uri: &str) -> String {
+    let options = ClientOptions::parse(uri).unwrap();
+    format!(
+        "{:?}",
+        ClientOptions {
+            read_preference: OwnedReadPreference::default(),
+            read_concern_level: None,
+            write_concern: WriteConcern::default(),
+            warnings: Vec::new(),
+            without_effect: Vec::new(),
+            ..options
+        }
+    )
+}
+
+#[test]
+fn option_of_a_connection_string_is_applied_refused_or_listed() {
+    for name in UriOptions::NAMES {
+        let (plain, uri) = match said(name) {
+            Said::So(query, _) | Said::WithoutEffect(query) => ("mongodb://a", format!("mongodb://a/?{query}")),
+            Said::Feature(_) if name.starts_with("tls") && *name != "tls" => {
+                ("mongodb://a/?tls=true", format!("mongodb://a/?tlsCertificateKeyFile=k&{name}=true"))
+            }
+            Said::Feature(uri) => ("mongodb://a", uri.to_owned()),
+        };
+        let options = match ClientOptions::parse(&uri) {
+            Ok(options) => options,
+            Err(error) => {
+                let is_refused = matches!(error, Error::Setup(SetupError::Unsupported(_) | SetupError::LookupNeeded));
+                assert!(is_refused, "{name}: {error}");
+                continue;
+            }
+        };
+        let is_listed = options.without_effect.iter().any(|warning| warning.to_string().starts_with(name));
+        assert!(is_listed || effects(&uri) != effects(plain), "{name} is passed over in silence");
+    }
+}
+
+#[test]
+fn option_that_another_one_makes_void_is_listed() {
+    let cases = [
+        ("socketTimeoutMS=5&timeoutMS=5", "socketTimeoutMS: has no effect, because timeoutMS is set"),
+        ("timeoutMS=0&waitQueueTimeoutMS=5", "waitQueueTimeoutMS: has no effect, because timeoutMS is set"),
+        ("authSource=b", "authSource: has no effect without a user"),
+        ("zlibCompressionLevel=5", "zlibCompressionLevel: has no effect without compressors=zlib"),
+        ("tls=false&tlsCAFile=x", "tlsCAFile: has no effect, because tls is false"),
+        (
+            "loadBalanced=true&heartbeatFrequencyMS=500",
+            "heartbeatFrequencyMS: has no effect, because a load balancer is not monitored",
+        ),
+    ];
+    for (query, text) in cases {
+        let listed: Vec<_> = parsed(query).without_effect.iter().map(ToString::to_string).collect();
+        assert_eq!(listed, [text]);
+    }
+    #[cfg(feature = "tls")]
+    {
+        let unix = ClientOptions::parse("mongodb://%2Ftmp%2Fa.sock/?tls=true").unwrap();
+        let reason = "has no effect on Unix domain sockets";
+        assert_eq!(unix.without_effect, [ClientWarning::NoEffect { option: "tls", reason }]);
+    }
+    let many = "foo=1&".repeat(103);
+    assert_eq!(parsed(&many).without_effect, [ClientWarning::More(3)]);
+    for query in ["socketTimeoutMS=5", "compressors=zlib&zlibCompressionLevel=5", "timeoutMS=5&maxPoolSize=5"] {
+        assert_eq!(parsed(query).without_effect, []);
     }
 }
 
@@ -206,6 +279,7 @@ fn times_of_zero_in_a_string_are_no_limits() {
     let parsed =
         parsed("timeoutMS=0&socketTimeoutMS=0&wTimeoutMS=0&connectTimeoutMS=0&maxIdleTimeMS=0&waitQueueTimeoutMS=0");
     let by_method = built().timeout(Duration::MAX).connect_timeout(None);
+    let parsed = ClientOptions { without_effect: Vec::new(), ..parsed };
     assert_eq!(format!("{parsed:?}"), format!("{by_method:?}"));
     parsed.validate().unwrap();
 }

@@ -42,6 +42,26 @@ fn hint_07_misspelt_option_is_named_with_the_nearest_known_one() {
     }
 }
 
+#[test]
+fn warning_about_a_malformed_or_misspelt_option_is_a_mistake() {
+    let mistakes = [
+        ("maxPolSize=10", "maxPolSize: unknown option; did you mean maxPoolSize? (at byte 13)"),
+        ("maxPoolSize=many", "maxPoolSize: must be a number from 0 to 2147483647 (at byte 13)"),
+        ("tsl=true", "tsl: unknown option; did you mean tls? (at byte 13)"),
+        ("compressors=zlib,lz4", "compressors: must name snappy, zlib or zstd (at byte 13)"),
+        ("a\nb=x", "unknown option (at byte 13)"),
+    ];
+    for (query, text) in mistakes {
+        let uri = parse(&format!("mongodb://a/?{query}"));
+        let [warning] = uri.warnings() else { panic!("{:?}", uri.warnings()) };
+        assert!(warning.is_mistake(), "{warning}");
+        assert_eq!(format!("{warning:#}"), text);
+    }
+    for query in ["foo=1", "j=true", "retryReads=yes", "waitQueueSize=5", "maxPoolSize=1&maxPoolSize=2"] {
+        assert!(!parse(&format!("mongodb://a/?{query}")).warnings()[0].is_mistake(), "{query}");
+    }
+}
+
 /// A hint could reveal a part of a password.
 #[test]
 fn hint_07_option_whose_name_is_not_shown_has_no_hint() {

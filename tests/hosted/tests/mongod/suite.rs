@@ -300,9 +300,32 @@ async fn documents_are_inserted_and_found() -> Outcome {
     let Error::Command(error) = refused(client.run_command("db", doc! { "noSuchCommand": 1 }).await)? else {
         return Err("expected an error of the server".into());
     };
-    assert_eq!((error.code, error.code_name.as_deref()), (59, Some("CommandNotFound")));
+    assert_eq!((error.code, error.code_name.as_deref(), error.hint), (59, Some("CommandNotFound"), None));
+    usual_mistakes_have_hints(&client).await?;
     assert_eq!(client.servers()[0].pool.counts.total(), 1);
     client.close().await;
+    Ok(())
+}
+
+/// The names of other drivers, for which the server's texts have no remedy.
+async fn usual_mistakes_have_hints(client: &Client) -> Outcome {
+    let statement = doc! { "filter": {}, "update": { "$set": { "a": 1 } } };
+    let mistakes = [
+        (doc! { "findOneAndUpdate": "some", "filter": {} }, "the command is findAndModify"),
+        (doc! { "insertOne": "some", "document": {} }, "the command is insert"),
+        (doc! { "updateMany": "some" }, "the command is update"),
+        (doc! { "deleteOne": "some" }, "the command is delete"),
+        (doc! { "countDocuments": "some" }, "the command is count"),
+        (doc! { "filter": {}, "find": "some" }, "the command's name must be the first key"),
+        (doc! { "update": "some", "filter": {}, "updates": [] }, "the filter of a statement is `q`"),
+        (doc! { "update": "some", "updates": [statement] }, "the filter of a statement is `q`"),
+        (doc! { "delete": "some", "deletes": [{ "filter": {}, "limit": 1 }] }, "the filter of a statement is `q`"),
+        (doc! { "findAndModify": "some", "filter": {}, "remove": true }, "the filter of this command is `query`"),
+    ];
+    for (command, hint) in mistakes {
+        let error = refused(client.run_command("db", command).await)?;
+        assert!(error.to_string().contains(hint), "{error}");
+    }
     Ok(())
 }
 
