@@ -52,7 +52,9 @@
 //! - A connection is stale if its generation differs from the pool's (6).
 //! - In the background, one connection is established at a time, and never more than `minPoolSize`
 //!   or the fill target requires (16). After a failure that did not clear the pool, the next
-//!   attempt waits 100 ms; the pause doubles with each failure, up to 10 s.
+//!   attempt waits 100 ms; the pause doubles with each failure, up to 10 s. In any second, at most
+//!   as many connections are opened in the background as it keeps, however fast they are closed:
+//!   after that many without a pause of a second, the next attempt waits for the end of such a pause.
 //! - A cancelled check-out emits ConnectionCheckOutFailed(connectionError) with
 //!   [`CheckOutError::Cancelled`]. If it had been granted a connection, it emits
 //!   ConnectionCheckedIn.
@@ -147,6 +149,11 @@ pub struct Pool<M: Memory> {
     /// The earliest time of the next background attempt; set after a failed one.
     populate_at: Option<Instant>,
     backoff: Duration,
+    /// The number of connections opened in the background, each less than a second after the one
+    /// before it.
+    opened: u32,
+    /// The time at which the last one was opened.
+    opened_at: Instant,
     /// The number of connections that the pool is filled to once; 0 means no target. See
     /// [`Pool::set_fill_target`].
     fill_target: u32,
@@ -166,6 +173,9 @@ pub struct Pool<M: Memory> {
 /// The pause before the next background attempt after a failure. It doubles up to `BACKOFF_LAST`.
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_LAST: Duration = Duration::from_secs(10);
+
+/// The time in which the background opens at most as many connections as it keeps.
+const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 impl<M: Memory> Pool<M> {
     /// Creates a pool: paused, generation 0, without connections.
@@ -197,6 +207,8 @@ impl<M: Memory> Pool<M> {
             background: NIL,
             populate_at: None,
             backoff: BACKOFF_FIRST,
+            opened: 0,
+            opened_at: now,
             fill_target: 0,
             sweep_due: false,
             serve_due: false,
@@ -506,6 +518,9 @@ impl<M: Memory> Pool<M> {
         self.advance(now);
         let index = self.pending(conn).ok_or(Stale)?;
         let now = self.begin(now, observer);
+        if self.background == index {
+            self.note_opened(now);
+        }
         let slot = *self.conns.get(index);
         if self.is_load_balanced() && slot.service == NIL {
             let cause = Cause::MissingServiceId;
@@ -784,11 +799,7 @@ impl<M: Memory> Pool<M> {
         }
         let deadline = self.deadlines.earliest();
         let idle = self.idle_expiry();
-        let populate = self.populate_at.filter(|_| {
-            // A fixed capacity may be lower than `minPoolSize`.
-            self.is_in_background() && self.wants_population() && self.conns.has_free_slot()
-        });
-        earlier(earlier(deadline, idle), populate)
+        earlier(earlier(deadline, idle), self.population_due())
     }
 
     /// Checks every internal invariant, O(n). For tests, fuzzing and simulation.

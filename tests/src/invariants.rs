@@ -92,7 +92,8 @@
 //!   cancelled in the queue.
 //! - P51: after faults stop, every waiting check-out ends soon.
 //! - P52: with a limit on waiting it also ends if the server never answers.
-//! - P53: a server that always fails is not dialed in a hot loop.
+//! - P53: a server that always fails is not dialed in a hot loop. In any second, at most as many
+//!   connections are opened in the background as are kept, however fast they are closed.
 //! - P54: one connection that hangs forever blocks no other.
 //!
 //! # Sessions

@@ -16,7 +16,8 @@ impl<M: Memory> Pool<M> {
     /// reached, or when the pool is closed. A clear keeps it, and filling continues when the pool
     /// is ready. A pool with a target works in the background even without
     /// [`PoolOptions::background`](super::PoolOptions::background). A higher target is filled at
-    /// once, without the pause after an earlier failure.
+    /// once, without the pause after an earlier failure. In any second, at most `count` connections,
+    /// or `minPoolSize` if that is higher, are opened for it.
     ///
     /// - `count`: replaces the previous target; 0 means none.
     ///

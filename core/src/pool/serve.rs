@@ -233,7 +233,8 @@ impl<M: Memory> Pool<M> {
 
     /// Whether a waiter or the background population could use a freed slot.
     pub(super) fn could_serve(&self) -> bool {
-        let populates = self.is_in_background() && self.wants_population() && self.populate_at.is_none();
+        let populates = self.populate_at.is_none() && self.rate_ends_at().is_none() && self.wants_population();
+        let populates = populates && self.is_in_background();
         self.may_create() && self.conns.has_free_slot() && (self.waiters.len(waiter::UNBOUND) > 0 || populates)
     }
 
@@ -266,7 +267,7 @@ impl<M: Memory> Pool<M> {
         if self.fill_target > 0 {
             self.note_filled();
         }
-        if self.wants_population() && self.populate_at.is_none_or(|at| at <= now) {
+        if self.wants_population() && self.populate_at.is_none_or(|at| at <= now) && self.rate_ends_at().is_none() {
             if self.populate_at.is_none() && self.may_create() && fires(Point::PopulateLater) {
                 self.populate_at = Some(now.saturating_add(core::time::Duration::from_millis(1)));
                 return;
@@ -278,6 +279,36 @@ impl<M: Memory> Pool<M> {
                 self.back_off(now);
             }
         }
+    }
+
+    /// Counts a connection that was opened in the background.
+    pub(super) fn note_opened(&mut self, now: Instant) {
+        if self.opened_at.saturating_add(super::RATE_PERIOD) <= now {
+            self.opened = 0;
+        }
+        self.opened = self.opened.saturating_add(1);
+        self.opened_at = now;
+    }
+
+    /// The end of the pause that keeps the rate: as many connections as the background keeps were
+    /// opened, each less than a second after the one before it.
+    fn rate_ends_at(&self) -> Option<Instant> {
+        let end = self.opened_at.saturating_add(super::RATE_PERIOD);
+        (end > self.now && self.opened >= self.population_goal()).then_some(end)
+    }
+
+    /// When the background establishes the next connection, if it wants one.
+    #[inline]
+    pub(super) fn population_due(&self) -> Option<Instant> {
+        // The first condition is the usual one, and cheap.
+        if self.population_goal() == 0 || !self.wants_population() || !self.is_in_background() {
+            return None;
+        }
+        // A fixed capacity may be lower than `minPoolSize`.
+        if !self.conns.has_free_slot() {
+            return None;
+        }
+        self.populate_at.max(self.rate_ends_at()).or_else(|| self.may_create().then_some(self.now))
     }
 
     #[inline]

@@ -128,6 +128,10 @@ pub struct Model {
     /// A clear has requested a background run.
     run_due: bool,
     backoff_ms: u64,
+    /// Connections opened in the background, each less than a second after the one before it.
+    opened: u32,
+    /// When the last one was opened.
+    opened_at: u64,
     /// The one-time fill target, in connections.
     fill_target: u32,
     /// The options have been changed.
@@ -142,6 +146,7 @@ pub struct Model {
 const BACKOFF_FIRST_MS: u64 = 100;
 /// The longest pause.
 const BACKOFF_LAST_MS: u64 = 10_000;
+const SECOND_NS: u64 = 1_000_000_000;
 
 impl Model {
     /// Creates a pool: paused and empty (CMAP-32, P37).
@@ -164,6 +169,8 @@ impl Model {
             populate_at: None,
             run_due: false,
             backoff_ms: BACKOFF_FIRST_MS,
+            opened: 0,
+            opened_at: now,
             fill_target: 0,
             reconfigured: false,
             refuses: false,
@@ -241,7 +248,7 @@ impl Model {
     /// Whether the next attempt in the background must wait for the end of a pause.
     #[must_use]
     pub fn is_pausing(&self) -> bool {
-        self.populate_at.is_some_and(|at| at > self.now)
+        self.populate_at.max(self.rate_ends_at()).is_some_and(|at| at > self.now)
     }
 
     /// Whether a connection is being established for a waiter.
@@ -288,7 +295,7 @@ impl Model {
         // A connection slot is free and a waiter is unserved.
         let serve = (self.may_create() && self.unbound() > 0).then_some(self.now);
         let populate = if self.in_background() && self.wants_population() && self.conns.len() < self.room.conns {
-            self.populate_at.or_else(|| self.may_create().then_some(self.now))
+            self.populate_at.max(self.rate_ends_at()).or_else(|| self.may_create().then_some(self.now))
         } else {
             None
         };
@@ -418,6 +425,19 @@ impl Model {
         self.conns.iter().any(|conn| conn.place.is_pending() && conn.background)
     }
 
+    /// Connections that were opened in the background without a pause of a second since.
+    fn opened(&self) -> u32 {
+        if self.opened_at.saturating_add(SECOND_NS) > self.now { self.opened } else { 0 }
+    }
+
+    /// The end of the pause after as many connections were opened as are kept (P53).
+    fn rate_ends_at(&self) -> Option<u64> {
+        let limit = u32::try_from(self.limit()).unwrap_or(u32::MAX);
+        let rate = self.options.min_pool_size.max(self.fill_target.min(limit));
+        let is_reached = self.opened() > 0 && self.opened() >= rate;
+        is_reached.then(|| self.opened_at.saturating_add(SECOND_NS))
+    }
+
     fn wants_population(&self) -> bool {
         let min = (self.options.min_pool_size.max(self.fill_target) as usize).min(self.limit());
         let at_it = self.conns.iter().any(|conn| conn.place.is_pending() && conn.background);
@@ -508,7 +528,8 @@ impl Model {
         if self.fill_target > 0 && self.is_filled(self.fill_target) {
             self.fill_target = 0;
         }
-        if populate && self.wants_population() && self.populate_at.is_none_or(|at| at <= self.now) {
+        let is_due = self.populate_at.is_none_or(|at| at <= self.now) && self.rate_ends_at().is_none();
+        if populate && self.wants_population() && is_due {
             self.populate_at = None;
             if !self.may_create() {
                 return;

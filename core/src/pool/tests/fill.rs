@@ -96,6 +96,8 @@ fn a_target_survives_a_clear() {
         assert_eq!(rig.established(stale), Err(Stale));
         assert_eq!(rig.pool.poll_timeout(), Some(rig.now));
         rig.tick(0);
+        assert_eq!(rig.pool.poll_timeout(), Some(at(1_000)), "two were opened in this second");
+        rig.tick(1_000);
         assert_eq!(rig.counts(), [1, 0, 0, 0]);
         rig.establish();
         rig.establish();
@@ -151,7 +153,7 @@ fn a_pool_without_background_work_fills_itself_to_the_target() {
         assert_eq!(rig.established(stale), Err(Stale));
         rig.ready();
         assert_eq!(rig.pool.poll_timeout(), Some(rig.now), "stale ones are sorted out");
-        rig.tick(0);
+        rig.tick(1_000);
         assert_eq!(closed(&rig.events()), [(2, "stale"), (1, "stale")]);
         rig.establish();
         rig.establish();

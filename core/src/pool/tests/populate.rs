@@ -45,6 +45,7 @@ fn a_failed_connection_is_replaced() {
             rig.establish();
         }
         let lease = rig.take();
+        rig.at(1_000);
         rig.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
         assert_eq!(rig.counts(), [1, 2, 0, 0]);
     });
@@ -110,6 +111,7 @@ fn after_a_failure_in_the_background_the_next_attempt_waits_longer_each_time() {
         assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000, 10_000]);
         rig.establish();
         let lease = rig.take();
+        rig.now = rig.now.saturating_add(ms(1_000));
         rig.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
         let conn = rig.begin();
         rig.establish_failed(conn, REFUSED).expect("pending");
@@ -239,7 +241,110 @@ fn idle_connections_below_the_minimum_are_replaced() {
         rig.ready();
         rig.establish();
         rig.tick(11);
+        assert_eq!(rig.counts(), [0; 4]);
+        assert_eq!(rig.pool.poll_timeout(), Some(at(1_000)), "at most one in a second");
+        rig.tick(999);
+        assert_eq!(rig.counts(), [0; 4]);
+        rig.tick(1_000);
         assert_eq!(rig.counts(), [1, 0, 0, 0]);
+    });
+}
+
+/// The highest number of connections that became ready in the same second.
+fn most_in_a_second(seen: &[(Instant, PoolEvent)]) -> usize {
+    let is_ready = |event: &PoolEvent| matches!(event, PoolEvent::ConnectionReady { .. });
+    let times: Vec<_> = seen.iter().filter(|(_, event)| is_ready(event)).map(|(at, _)| *at).collect();
+    let in_second =
+        |from: &Instant| times.iter().filter(|at| *at >= from && at.saturating_since(*from) < ms(1_000)).count();
+    times.iter().map(in_second).max().unwrap_or_default()
+}
+
+/// However the connections end: idle, at the end of their life, broken, or by a clear.
+#[test]
+#[doc(alias("CMAP-54", "P53"))]
+fn connections_for_the_minimum_are_at_most_that_many_in_a_second() {
+    type End<M> = fn(&mut Rig<M>);
+    fn ends<M: Memory>() -> [End<M>; 4] {
+        [
+            |rig| rig.now = rig.pool.poll_timeout().filter(|due| *due < at(60_000)).expect("one is idle"),
+            |rig| {
+                let lease = rig.take();
+                let conn = lease.conn();
+                rig.give_back(lease);
+                rig.act(|pool, now, seen| pool.retire(now, conn, seen));
+            },
+            |rig| {
+                let lease = rig.take();
+                rig.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
+            },
+            |rig| {
+                rig.clear(ALL);
+                rig.ready();
+            },
+        ]
+    }
+    on_each_memory!(PoolOptions { max_idle_time: Some(ms(1)), ..MIN_3 }, |rig| {
+        rig.ready();
+        for place in 0..4 {
+            let begun = rig.now;
+            rig.events();
+            while rig.now < begun.saturating_add(ms(5_000)) {
+                rig.act(|pool, now, seen| pool.handle_timeout(now, seen));
+                while rig.pool.owes_establish() {
+                    rig.establish();
+                }
+                rig.actions();
+                if rig.counts()[1] > 0 {
+                    ends()[place](&mut rig);
+                } else {
+                    rig.now = rig.pool.poll_timeout().expect("the end of the pause");
+                }
+            }
+            assert_eq!(most_in_a_second(&rig.seen), 3, "end {place}");
+            let opened =
+                rig.seen.iter().filter(|(_, event)| matches!(event, PoolEvent::ConnectionReady { .. })).count();
+            assert!((12..=18).contains(&opened), "end {place}: the minimum is kept otherwise: {opened} in 5 s");
+        }
+    });
+}
+
+/// The times of the ends are random.
+#[test]
+#[doc(alias("CMAP-54", "P53"))]
+fn no_second_has_more_connections_for_the_minimum_than_it() {
+    on_each_memory!(MIN_3, |rig| {
+        rig.ready();
+        let mut random = 1_u64;
+        for _ in 0..2_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            rig.now = rig.now.saturating_add(ms(random >> 54));
+            rig.act(|pool, now, seen| pool.handle_timeout(now, seen));
+            while rig.pool.owes_establish() {
+                rig.establish();
+            }
+            if rig.counts()[1] > 0 {
+                let lease = rig.take();
+                rig.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
+            }
+            rig.actions();
+        }
+        assert_eq!(most_in_a_second(&rig.seen), 3);
+    });
+}
+
+#[test]
+#[doc(alias("CMAP-54", "CMAP-61"))]
+fn a_check_out_gets_a_connection_at_once_although_the_minimum_must_wait() {
+    on_each_memory!(PoolOptions { min_pool_size: 1, ..DEFAULT }, |rig| {
+        rig.ready();
+        rig.establish();
+        let lease = rig.take();
+        rig.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
+        assert_eq!(rig.counts(), [0; 4]);
+        let waiter = rig.queue();
+        rig.establish();
+        let _ = rig.granted(waiter);
+        assert_eq!(rig.pool.poll_timeout(), None, "the minimum is reached");
     });
 }
 
@@ -264,6 +369,7 @@ fn a_failure_for_a_waiter_does_not_delay_the_background() {
     on_each_memory!(PoolOptions { min_pool_size: 1, ..DEFAULT }, |rig| {
         rig.ready();
         rig.establish();
+        rig.at(1_000);
         let lease = rig.take();
         let _waiter = rig.queue();
         rig.check_in(lease, Health::Broken(Cause::Network)).expect("ours");

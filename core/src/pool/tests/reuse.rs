@@ -51,6 +51,7 @@ fn retired_available_connection_is_closed_at_once_and_replaced() {
     let id = lease.conn();
     rig.give_back(lease);
     rig.events();
+    rig.at(1_000);
     rig.act(|pool, now, seen| pool.retire(now, id, seen));
     assert_eq!(rig.names(), ["Closed", "Created"]);
     let actions = rig.actions();

@@ -41,6 +41,9 @@ impl Model {
         }
         self.begin(now);
         let Some(conn) = self.conn(id).cloned() else { return false };
+        if conn.background {
+            (self.opened, self.opened_at) = (self.opened() + 1, self.now);
+        }
         let good = if self.is_stale(&conn) {
             self.close_conn(id, ClosedReason::Stale, None, None);
             if let Some(number) = conn.bound {

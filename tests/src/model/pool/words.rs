@@ -10,10 +10,14 @@ impl Model {
     pub fn words(&self, canon: &mut Canon) {
         let Self { events, options, room: _, state, now, generation, services, conns, waiters, cleared_by, .. } = self;
         let Self { last_id: _, last_number: _, last_turn: _, populate_at, run_due, backoff_ms, fill_target, .. } = self;
+        let Self { opened: _, opened_at, .. } = self;
         assert!(events.is_empty(), "events were taken");
         (options, state, cleared_by, populate_at.is_some(), run_due, backoff_ms, fill_target).hash(canon);
         canon.time(*now);
         canon.time(populate_at.unwrap_or(0));
+        let opened = self.opened();
+        opened.hash(canon);
+        canon.time(if opened > 0 { *opened_at } else { 0 });
         canon.generation(*generation);
         for (id, (generation, count)) in services {
             (id, count).hash(canon);
