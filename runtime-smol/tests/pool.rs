@@ -4,9 +4,12 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
+use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use poolhouse_smol::{Event, Manager, Notice, Pool, PoolError, PoolEvent, PoolState};
+use poolhouse_smol::poolhouse_core::Cause;
+use poolhouse_smol::poolhouse_core::pool::ClosedReason;
+use poolhouse_smol::{Event, EventRef, Manager, Notice, Pool, PoolError, PoolEvent, PoolState};
 use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use smol::net::{TcpListener, TcpStream};
 use std::io;
@@ -209,6 +212,60 @@ fn dropped_pool_closes_its_connections_and_close_waits_for_those_in_use() {
             is_closed |= matches!(event, PoolEvent::PoolClosed { .. });
         }
         assert!(is_closed, "the subscription ends with the pool");
+    });
+}
+
+/// Connections without sockets, which are numbered.
+struct Numbers {
+    next: AtomicU32,
+    survives_panic: bool,
+}
+
+impl Manager for Numbers {
+    type Connection = u32;
+    type Error = io::Error;
+
+    async fn connect(&self) -> io::Result<u32> {
+        Ok(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn survives_panic(&self, _: &u32) -> bool {
+        self.survives_panic
+    }
+}
+
+#[test]
+fn connection_whose_owner_panics_is_closed_unless_the_manager_keeps_it() {
+    smol::block_on(async {
+        for survives_panic in [false, true] {
+            let numbers = Numbers { next: AtomicU32::new(0), survives_panic };
+            let pool = Pool::builder(numbers).max_size(1).build().expect("valid options");
+            let mut closes =
+                pool.subscribe_where(|event| matches!(event, EventRef::Pool(PoolEvent::ConnectionClosed { .. })));
+            let held = pool.get().await.expect("a connection");
+            let waiting = smol::spawn({
+                let pool = pool.clone();
+                async move { pool.get().await.map(|number| *number) }
+            });
+            while pool.status().counts.waiting == 0 {
+                smol::future::yield_now().await;
+            }
+            let panicked = std::panic::catch_unwind(AssertUnwindSafe(move || {
+                let _held = held;
+                panic!("as the test wants it");
+            }));
+            assert!(panicked.is_err());
+            let closed = closes.try_next().map(|notice| match notice {
+                Notice::Event { event: Event::Pool(PoolEvent::ConnectionClosed { reason, cause, .. }), .. } => {
+                    (reason, cause)
+                }
+                other => panic!("{other:?}"),
+            });
+            let expected = Some((ClosedReason::Error, Some(Cause::Panicked))).filter(|_| !survives_panic);
+            assert_eq!(closed, expected);
+            assert_eq!(waiting.await.expect("a connection"), u32::from(!survives_panic));
+            pool.close().await;
+        }
     });
 }
 

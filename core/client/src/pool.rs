@@ -62,6 +62,14 @@ pub trait Manager: Send + Sync + 'static {
         let _ = connection;
         false
     }
+
+    /// Whether a connection can be used again although its owner panicked: the connection itself records
+    /// an operation that was not completed, and `is_broken`, which is asked first, reports it. It must
+    /// not block. False by default: then the connection is closed.
+    fn survives_panic(&self, connection: &Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
 }
 
 /// The maximum number of tasks that open connections.
@@ -85,6 +93,10 @@ impl<M: Manager> poolhouse_driver::pool::Manager for Hosted<M> {
 
     fn is_broken(&self, connection: &M::Connection) -> bool {
         self.0.is_broken(connection)
+    }
+
+    fn survives_panic(&self, connection: &M::Connection) -> bool {
+        self.0.survives_panic(connection)
     }
 }
 

@@ -11,7 +11,7 @@ use super::driven::{Begun, Claimed, Drive, Watch};
 use super::error::{OperationError, ServerAddress};
 #[cfg(feature = "alloc")]
 use super::event::{CommandStage, EventKinds, Publish as _};
-use super::runtime::{ConnectError, Runtime};
+use super::runtime::{ConnectError, Runtime, is_unwinding};
 
 use core::fmt;
 use core::future::poll_fn;
@@ -38,9 +38,9 @@ use poolhouse_wire::message::{Flags, Matched, Outgoing, encode_command};
 /// A connection that is checked out, for the exclusive use of its owner. Dropping it returns it to
 /// its pool.
 ///
-/// A connection that is dropped after an error is closed and not reused. If it is dropped while a
-/// reply is outstanding, or after a timeout, it is reused if the reply arrives soon: see
-/// [`CoreConfig::drain_timeout`](super::CoreConfig::drain_timeout).
+/// A connection that is dropped after an error, or because its owner panics, is closed and not reused.
+/// If it is dropped while a reply is outstanding, or after a timeout, it is reused if the reply arrives
+/// soon: see [`CoreConfig::drain_timeout`](super::CoreConfig::drain_timeout).
 pub struct Guard<'h, R: Runtime> {
     core: &'h ClientCore<R>,
     server: R::ServerHandle,
@@ -437,6 +437,10 @@ impl<R: Runtime> Drop for Guard<'_, R> {
             // In the child of a fork nothing is returned, and the server is leaked with its state.
             return core::mem::forget(self.server.clone());
         }
+        let panicked = is_unwinding() && self.connection.as_ref().is_some_and(|connection| !connection.was_unwinding);
+        if panicked {
+            self.broken.get_or_insert(Cause::Panicked);
+        }
         let lease = match &mut self.connection {
             Some(connection) if connection.is_idle() => {
                 connection.rest();
@@ -446,7 +450,7 @@ impl<R: Runtime> Drop for Guard<'_, R> {
                 #[cfg(feature = "alloc")]
                 self.observe_end(lease.conn(), Some(&OperationError::Broken(Cause::Cancelled)));
                 #[cfg(feature = "alloc")]
-                let Some(lease) = self.drain(lease) else { return };
+                let Some(lease) = (if panicked { Some(lease) } else { self.drain(lease) }) else { return };
                 self.broken.get_or_insert(Cause::Cancelled);
                 lease
             }
@@ -548,8 +552,11 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
             return Err(OperationError::check_out_of("", CheckOutError::Cancelled));
         };
         match claimed {
-            Ok((connection, lease)) => {
+            Ok((mut connection, lease)) => {
                 debug_assert!(connection.is_some(), "a granted connection has a socket");
+                if let Some(connection) = &mut connection {
+                    connection.was_unwinding = is_unwinding();
+                }
                 let Self { core, deadline, .. } = *self;
                 Ok(Guard { core, server, lease: Some(lease), connection, broken: None, deadline })
             }

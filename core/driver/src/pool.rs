@@ -31,7 +31,7 @@ pub use pooled::Pooled;
 
 use super::driven::{Begun, Claimed, Drive, Driven, DrivenOf, LastWaited};
 use super::event::{Publish, Tap};
-use super::runtime::{BaseRuntime, Lock as _, Locked, register};
+use super::runtime::{BaseRuntime, Lock as _, Locked, is_unwinding, register};
 use super::server::PoolSnapshot;
 use core::fmt;
 use core::future::poll_fn;
@@ -79,6 +79,15 @@ pub trait Manager {
         let _ = connection;
         false
     }
+
+    /// Whether a connection can be used again although its owner panicked: the connection itself records
+    /// an operation that was not completed, and [`Manager::is_broken`], which is asked first, reports
+    /// it. Called without a lock, and only with feature `std`: firmware does not unwind. False by
+    /// default.
+    fn survives_panic(&self, connection: &Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
 }
 
 /// A connection in the pool. With a heap it is boxed, so that a check-out moves only its address.
@@ -96,10 +105,13 @@ pub(super) struct Conn<C> {
     is_fresh: bool,
     /// Whether the connection must not be used again.
     is_broken: bool,
+    /// Whether the thread of its owner was unwinding when the connection was checked out: then its owner
+    /// is a destructor, which has not panicked itself.
+    was_unwinding: bool,
 }
 
 fn hold<C>(connection: C) -> Held<C> {
-    let conn = Conn { connection, lease: None, is_fresh: true, is_broken: false };
+    let conn = Conn { connection, lease: None, is_fresh: true, is_broken: false, was_unwinding: false };
     #[cfg(feature = "alloc")]
     let conn = alloc::boxed::Box::new(conn);
     conn
@@ -306,10 +318,11 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
     }
 
     /// Returns the end of a check-out's wait that was stored before a clear; `None` at first: then the
-    /// machine applies the same limit. Stores the end for a wait that begins now.
+    /// machine applies the same limit, unless it is zero, which is no limit there. Stores the end for a
+    /// wait that begins now.
     fn end_of_wait(&self, stored: &mut Option<Instant>, now: Instant) -> Option<Instant> {
         let end = stored.or_else(|| Some(now.saturating_add(self.config.options().wait_timeout?)));
-        core::mem::replace(stored, end)
+        core::mem::replace(stored, end).or_else(|| end.filter(|end| *end <= now))
     }
 
     fn explain(&self, error: CheckOutError) -> PoolError<M::Error> {
@@ -372,13 +385,24 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             core::mem::forget(connection.take());
             return;
         }
-        let is_broken = connection.as_ref().is_none_or(|conn| {
-            conn.is_broken || R::contain(|| self.manager.is_broken(&conn.connection)).unwrap_or(true)
-        });
-        let health = if is_broken { Health::Broken(Cause::Other) } else { Health::Healthy };
+        let health = connection.as_ref().map_or(Health::Broken(Cause::Other), |conn| self.health(conn));
         if self.check_in(|| self.runtime.now(), lease, connection, health) {
             self.wake_closers();
         }
+    }
+
+    /// Whether a returned connection can be used again.
+    #[inline]
+    fn health(&self, conn: &Conn<M::Connection>) -> Health {
+        let (manager, connection) = (&self.manager, &conn.connection);
+        if conn.is_broken || R::contain(|| manager.is_broken(connection)).unwrap_or(true) {
+            return Health::Broken(Cause::Other);
+        }
+        let panicked = is_unwinding() && !conn.was_unwinding;
+        if panicked && !R::contain(|| manager.survives_panic(connection)).unwrap_or(false) {
+            return Health::Broken(Cause::Panicked);
+        }
+        Health::Healthy
     }
 
     /// Changes the maximum number of connections. Surplus connections are closed: available ones at

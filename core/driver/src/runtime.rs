@@ -260,6 +260,20 @@ impl core::error::Error for ConnectError {
     }
 }
 
+/// Whether this thread unwinds from a panic.
+#[cfg(feature = "std")]
+#[inline]
+pub(super) fn is_unwinding() -> bool {
+    std::thread::panicking()
+}
+
+/// Whether this thread unwinds from a panic: firmware aborts instead.
+#[cfg(not(feature = "std"))]
+#[inline]
+pub(super) const fn is_unwinding() -> bool {
+    false
+}
+
 /// Stores the waker of a task under a lock, unless `place` has a waker of the same task.
 ///
 /// - `waker`: a clone that the caller made before it took the lock. Afterwards it is the waker that

@@ -41,6 +41,8 @@ pub enum Cause {
     Interrupted,
     /// The caller cancelled the operation.
     Cancelled,
+    /// The owner of the connection panicked.
+    Panicked,
     /// The pool or the client was closed.
     Closed,
     /// The process was forked, and the child must not use resources of the parent.
@@ -75,6 +77,7 @@ impl fmt::Display for Cause {
             }
             Self::Interrupted => "interrupted due to server monitor timeout",
             Self::Cancelled => "cancelled by the caller",
+            Self::Panicked => "the owner of the connection panicked",
             Self::Closed => "closed",
             Self::Forked => "the process was forked",
             Self::Resources => "out of local resources",

@@ -2,12 +2,12 @@
 
 use super::support::{PATIENCE, Watch, eventually, operation, options, refused, run, server};
 use core::panic::AssertUnwindSafe;
-use poolhouse_smol::Smol;
 use poolhouse_smol::poolhouse_client as client;
 use poolhouse_smol::poolhouse_client::{ClientOptions, Error};
 use poolhouse_smol::poolhouse_core::Cause;
-use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolCounts, PoolState};
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolCounts, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_driver::{OperationError, Subscribers};
+use poolhouse_smol::{Event, EventRef, Notice, Smol};
 use poolhouse_tests::contract::hosted::{Panic, Probe};
 use smol::future::FutureExt;
 
@@ -93,13 +93,14 @@ fn panic_in_a_check_fails_one_check() {
     });
 }
 
-/// A panic in the user's code is propagated to the user; the connection is checked in and stays
-/// usable.
+/// A panic in the user's code is propagated to the user.
 #[test]
-fn connection_is_checked_in_when_its_user_panics() {
+fn connection_whose_user_panics_is_closed() {
     run(async {
         let server = server();
         let (client, _) = probed(options(&server));
+        let mut closes =
+            client.subscribe_where(|event| matches!(event, EventRef::Pool(PoolEvent::ConnectionClosed { .. })));
         for outstanding in [false, true] {
             let work = client.with_connection(async |connection| -> Result<(), Error> {
                 connection.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
@@ -110,14 +111,75 @@ fn connection_is_checked_in_when_its_user_panics() {
                 panic!("as the test wants it");
             });
             assert!(AssertUnwindSafe(work).catch_unwind().await.is_err());
-            // An outstanding reply is drained in the background.
-            eventually("it is returned", || {
-                let counts = client.servers()[0].pool.counts;
-                counts == PoolCounts { available: 1, ..PoolCounts::default() }
-            })
-            .await;
+            assert_eq!(client.servers()[0].pool.counts, PoolCounts::default(), "outstanding: {outstanding}");
+            let Some(Notice::Event { event: Event::Pool(event), .. }) = closes.try_next() else {
+                panic!("it is closed")
+            };
+            let PoolEvent::ConnectionClosed { reason, cause, .. } = event else { panic!("{event:?}") };
+            assert_eq!((reason, cause), (ClosedReason::Error, Some(Cause::Panicked)));
+        }
+        ping(&client).await.expect("another connection");
+        assert_eq!(server.accepted_count(), 4, "the monitor's and three more");
+        client.close().await;
+    });
+}
+
+/// The next owner waits while the connection is in use.
+#[test]
+fn waiter_gets_another_connection_when_the_owner_panics() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.pool.max_pool_size = 1;
+        let (client, _) = probed(options);
+        let held = client.check_out().await.expect("a connection");
+        let first = held.connection_id();
+        let waiting = smol::spawn({
+            let client = client.clone();
+            async move { client.check_out().await.map(|connection| connection.connection_id()) }
+        });
+        eventually("it waits", || client.servers()[0].pool.counts.waiting == 1).await;
+        let panicked = std::panic::catch_unwind(AssertUnwindSafe(move || {
+            let _held = held;
+            panic!("as the test wants it");
+        }));
+        assert!(panicked.is_err());
+        assert_ne!(waiting.await.expect("another connection"), first);
+        client.close().await;
+    });
+}
+
+/// A destructor that runs while its thread unwinds uses a connection of its own, and does not panic.
+#[test]
+fn connection_of_a_destructor_stays_usable_while_another_panic_unwinds() {
+    struct Pings(Client);
+
+    impl Drop for Pings {
+        fn drop(&mut self) {
+            smol::block_on(ping(&self.0)).expect("a ping");
+        }
+    }
+
+    run(async {
+        let server = server();
+        let (client, _) = probed(options(&server));
+        ping(&client).await.expect("a ping");
+        for _ in 0..2 {
+            let pings = Pings(client.clone());
+            let panicked = std::panic::catch_unwind(AssertUnwindSafe(move || {
+                let _pings = pings;
+                panic!("as the test wants it");
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(client.servers()[0].pool.counts, PoolCounts { available: 1, ..PoolCounts::default() });
         }
         assert_eq!(server.accepted_count(), 2, "the monitor's and one more");
+        // The connection is not marked for ever.
+        let panicked = AssertUnwindSafe(client.with_connection(async |_| -> Result<(), Error> {
+            panic!("as the test wants it");
+        }));
+        assert!(panicked.catch_unwind().await.is_err());
+        assert_eq!(client.servers()[0].pool.counts, PoolCounts::default());
         client.close().await;
     });
 }

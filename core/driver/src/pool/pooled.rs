@@ -1,5 +1,6 @@
 //! A connection that is checked out.
 
+use super::super::runtime::is_unwinding;
 use super::{BaseRuntime, Conn, Held, Lease, Manager, Pool};
 use core::fmt;
 use core::future::poll_fn;
@@ -11,7 +12,8 @@ use core::task::Poll;
 /// its pool.
 ///
 /// After an error of the connection, call [`Pooled::mark_broken`], unless
-/// [`Manager::is_broken`] detects the error: otherwise the next owner gets the connection.
+/// [`Manager::is_broken`] detects the error: otherwise the next owner gets the connection. If the owner
+/// panics, the connection is closed, unless the manager keeps it ([`Manager::survives_panic`]).
 pub struct Pooled<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> {
     pool: H,
     /// `None` once the connection was returned.
@@ -22,6 +24,7 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> 
     #[inline]
     pub(super) fn new(pool: H, lease: Lease, mut connection: Held<M::Connection>) -> Self {
         connection.lease = Some(lease);
+        connection.was_unwinding = is_unwinding();
         Self { pool, connection: Some(connection) }
     }
 
