@@ -7,10 +7,9 @@ pub(super) mod tests;
 
 use super::Platform;
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::future::{pending, poll_fn};
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 use core::time::Duration;
@@ -20,18 +19,6 @@ use std::io;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// The maximum number of addresses of a host that are tried; further ones are ignored.
 const ATTEMPTS_MAX: usize = 64;
-
-/// Returns the addresses of a host. An IP address needs no lookup.
-pub(super) async fn addresses<P: Platform>(platform: &P, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let addresses = match host.parse::<IpAddr>() {
-        Ok(ip) => vec![SocketAddr::new(ip, port)],
-        Err(_) => platform.resolve(host, port).await?,
-    };
-    if addresses.is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    Ok(addresses)
-}
 
 /// Connects to the address that accepts a connection first.
 ///

@@ -341,6 +341,7 @@ impl<P: Platform> Session<P> {
         let _subscribers = CloseOnDrop(&shared.events);
         shared.close();
         self.inner.tasks.all_ended().await;
+        shared.runtime.discard_lookups();
     }
 }
 

@@ -1,14 +1,16 @@
 //! The driver's runtime for a hosted platform: [`Net`].
 
 use super::fork::{ProcessFuture, Socket};
+use super::lookup::{Found, Lookups, Work};
 use super::resolver::before;
 use super::{Events, Platform, dial};
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsStream};
-#[cfg(feature = "tls")]
+use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::future::pending;
@@ -35,6 +37,7 @@ pub struct Net<P> {
     /// Detects that this process is a fork of the one that created the value.
     birth: ForkGuard,
     resolver: Option<Arc<dyn Resolver>>,
+    lookups: Arc<Lookups>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
 }
@@ -50,6 +53,7 @@ impl<P: Platform> Net<P> {
             platform,
             birth: ForkGuard::default(),
             resolver: None,
+            lookups: Arc::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -81,12 +85,13 @@ impl<P: Platform> Net<P> {
     }
 
     /// Returns the addresses of a host: from the resolver if it handles hosts, else from the
-    /// platform.
+    /// platform. An IP address needs no lookup.
     async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
-        // An IP address, which may have a zone, is not passed to the resolver.
-        if let Some(resolver) =
-            self.resolver.as_ref().filter(|_| !host.contains(':') && host.parse::<IpAddr>().is_err())
-        {
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        // An IPv6 address with a zone is not passed to the resolver.
+        if let Some(resolver) = self.resolver.as_ref().filter(|_| !host.contains(':')) {
             if let Some(found) = resolver.lookup_addresses(host).await {
                 // An empty result means that the name is not resolved, as it does from the
                 // platform.
@@ -98,7 +103,15 @@ impl<P: Platform> Net<P> {
                 return Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
             }
         }
-        dial::addresses(&self.platform, host, port).await.map_err(|error| io_error(Cause::Dns, error))
+        let begin = || -> Work { Box::pin(look_up(self.platform.clone(), host.to_owned(), port)) };
+        let mut found = self.lookups.find(host, || self.platform.now(), begin).await?;
+        found.iter_mut().for_each(|address| address.set_port(port));
+        Ok(found)
+    }
+
+    /// Discards the lookups that have outlived the attempts which began them, once the client is closed.
+    pub(super) fn discard_lookups(&self) {
+        self.lookups.discard_abandoned();
     }
 
     /// Connects a socket to the address, without TLS.
@@ -227,6 +240,14 @@ impl<P: Platform> fmt::Debug for Net<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Net").field("platform", &P::PLATFORM_NAME).finish_non_exhaustive()
     }
+}
+
+async fn look_up<P: Platform>(platform: P, host: String, port: u16) -> Found {
+    let found = platform.resolve(&host, port).await.map_err(|error| io_error(Cause::Dns, error))?;
+    if found.is_empty() {
+        return Err(io_error(Cause::Dns, io::ErrorKind::NotFound.into()));
+    }
+    Ok(found)
 }
 
 fn io_error(cause: Cause, error: io::Error) -> ConnectError {

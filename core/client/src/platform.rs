@@ -17,7 +17,7 @@ use std::path::Path;
 ///
 /// If a method or one of its futures panics in a background task of the client, the panic is
 /// caught: it fails one attempt, and the task restarts after 500 ms. In an operation of the user,
-/// the panic propagates to the user, and the operation's connection is returned.
+/// the panic propagates to the user, and the operation's connection is closed.
 pub trait Platform: Clone + Send + Sync + 'static {
     /// The driver name in the client metadata; at most 32 bytes.
     const DRIVER_NAME: &'static str;
@@ -72,6 +72,10 @@ pub trait Platform: Clone + Send + Sync + 'static {
 
     /// Returns the addresses of a host, with `port`, in the system's order of preference
     /// (`getaddrinfo`). Blocks no thread that polls tasks.
+    ///
+    /// A lookup outlives the attempt to connect that began it: if its future is pending at the limit of
+    /// time, the next attempt for the host polls it on, perhaps in another task. A client has at most
+    /// one pending lookup for each host, and at most four in all. A panic is an error of the lookup.
     ///
     /// - `host`: a name, or an IPv6 address with a zone.
     ///

@@ -4,6 +4,8 @@
 use super::*;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec;
+use core::net::IpAddr;
 use core::task::Waker;
 use futures_io::{AsyncRead, AsyncWrite};
 use poolhouse_core::{HostAddress, Instant};
@@ -140,11 +142,11 @@ impl Platform for Mock {
     }
 
     async fn resolve(&self, host: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
-        if host == "silent.test" {
+        self.with(|rig| rig.resolved.push(host.to_string()));
+        if host.starts_with("silent") {
             return pending().await;
         }
         self.with(|rig| {
-            rig.resolved.push(host.to_string());
             let known = rig.hosts.iter().find(|(name, _)| *name == host);
             known.map(|(_, addresses)| addresses.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
@@ -368,6 +370,24 @@ fn lookup_that_reaches_the_deadline_is_a_dns_failure() {
     mock.with(|rig| rig.answers = vec![(address, Accepts { after_ms: 900 })]);
     let outcome = mock.run(net.connect(&tcp("10.0.0.1"), deadline(700))).expect("an end");
     assert_eq!(outcome.map(drop), Ok(()));
+}
+
+/// An attempt to connect for each second, as a monitor and a pool make them.
+#[test]
+fn lookups_that_hang_are_one_for_each_host_and_four_for_a_client() {
+    let mock = Mock::default();
+    let net = super::super::Net::new(mock.clone());
+    let hosts = ["silent1.test", "silent2.test", "silent3.test", "silent4.test", "silent5.test"];
+    for second in 1..=20 {
+        for (place, host) in hosts.iter().enumerate() {
+            let deadline = Instant::from_nanos((second * 1_000 + place as u64 * 100) * 1_000_000);
+            let address = HostAddress::Tcp { host, port: 7 };
+            let outcome = mock.run(net.clone().connect(&address, Some(deadline))).expect("its own deadline");
+            assert_eq!(outcome.map(drop), Err(poolhouse_core::Cause::Dns.into()));
+            assert_eq!(mock.now(), deadline);
+        }
+    }
+    assert_eq!(mock.with(|rig| rig.resolved.clone()), hosts[..4]);
 }
 
 /// A user's resolver that never answers.
