@@ -135,29 +135,27 @@ impl fmt::Debug for ServerSession {
 pub struct SessionPool {
     /// The sessions by the time of their check-in, the oldest first.
     idle: VecDeque<ServerSession>,
-    /// The least timeout of the servers that were used.
-    timeout: Option<Duration>,
 }
 
 impl SessionPool {
     /// Creates an empty pool.
     #[must_use]
     pub const fn new() -> Self {
-        Self { idle: VecDeque::new(), timeout: None }
+        Self { idle: VecDeque::new() }
     }
 
     /// Takes the session that was checked in last; `None` if a new session must be created.
     ///
-    /// - `timeout`: `logicalSessionTimeoutMinutes` of the server that uses the session; `None` behind
-    ///   a load balancer, where sessions do not expire. The least one of all calls applies, because
-    ///   any server may have used an idle session.
+    /// - `timeout`: the least `logicalSessionTimeoutMinutes` of the deployment's servers that hold data,
+    ///   because any of them may have used an idle session; `None` behind a load balancer, where
+    ///   sessions do not expire. It is not stored: the timeout of a server that has left, or has
+    ///   corrected itself, has no further effect.
     ///
     /// Cost: amortized O(1), no allocation. Sessions that expire within a minute are discarded.
     ///
     /// Source: Driver Sessions, "Algorithm to acquire a ServerSession instance from the server
     /// session pool".
     pub fn check_out(&mut self, now: Instant, timeout: Option<Duration>) -> Option<ServerSession> {
-        let timeout = self.least_timeout(timeout);
         while let Some(session) = self.idle.pop_back() {
             if !session.is_expiring(now, timeout) {
                 return Some(session);
@@ -176,7 +174,6 @@ impl SessionPool {
     /// Source: Driver Sessions, "Algorithm to return a ServerSession instance to the server session
     /// pool".
     pub fn check_in(&mut self, now: Instant, session: ServerSession, timeout: Option<Duration>) {
-        let timeout = self.least_timeout(timeout);
         while self.idle.front().is_some_and(|oldest| oldest.is_expiring(now, timeout)) {
             self.idle.pop_front();
         }
@@ -184,11 +181,6 @@ impl SessionPool {
         if !is_dirty && !session.is_expiring(now, timeout) && self.idle.len() < IDLE_SESSIONS_MAX {
             self.idle.push_back(session);
         }
-    }
-
-    fn least_timeout(&mut self, timeout: Option<Duration>) -> Option<Duration> {
-        self.timeout = self.timeout.into_iter().chain(timeout).min();
-        self.timeout
     }
 
     /// Takes up to [`END_SESSIONS_MAX`] sessions, for one `endSessions` command; none if the pool is

@@ -100,8 +100,8 @@ impl<P: Platform> Client<P> {
     }
 }
 
-/// A checked-out connection. Dropping it returns it to its pool. If it is dropped after an error,
-/// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is closed
+/// A checked-out connection. Dropping it returns it to its pool. If it is dropped after an error, or
+/// because its owner panics, it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is closed
 /// unless the reply arrives within the drain timeout: see
 /// [`ClientOptions::drain_timeout`](super::ClientOptions::drain_timeout).
 pub struct Connection<'c, P: Platform> {
@@ -225,10 +225,16 @@ pub(super) struct Parts<'a> {
     pub(super) has_reply: bool,
 }
 
-/// The code of a server that cannot verify the signature of `$clusterTime`, and so did not execute the
-/// command: it has not the key yet, for example after a restart, or the key was lost with the
-/// primary that had created it.
-const KEY_NOT_FOUND: i32 = 211;
+/// The codes of a server that refuses `$clusterTime`, and so did not execute the command.
+///
+/// Source: the server's list of error codes.
+const CLUSTER_TIME_REFUSED: [i32; 5] = [
+    204, // TimeProofMismatch: the signature is wrong.
+    205, // ClusterTimeFailsRateLimiter: the time is too far in the future.
+    209, // StaleClusterTime
+    210, // CannotVerifyAndSignLogicalTime: the server has no keys, for example after a restart.
+    211, // KeyNotFound: the key is not known yet, or was lost with the primary that had created it.
+];
 
 /// Sends a command and waits for its reply, if it has one; [`reply_of`] returns the reply then, or
 /// `{ ok: 1 }`. A command that the server refuses because of its `$clusterTime` is sent again without
@@ -274,7 +280,8 @@ pub(super) async fn exchange<P: Platform>(
         }
         match result {
             Err(Error::Command(error))
-                if error.code == KEY_NOT_FOUND && parts.additions.forget_cluster_time(client) => {}
+                if CLUSTER_TIME_REFUSED.contains(&error.code)
+                    && session.forget_cluster_time(client, &mut parts.additions) => {}
             result => return result,
         }
     }

@@ -43,15 +43,13 @@ pub(super) struct Sessions {
 pub(super) struct SessionState<P: Platform> {
     /// Taken from the pool for the first command that is sent.
     server: Option<ServerSession>,
-    /// How long the servers that have used it keep it.
-    timeout: Option<Duration>,
     /// The state of a session that the application holds.
     pub(super) own: Option<Box<OwnState<P>>>,
 }
 
 impl<P: Platform> Default for SessionState<P> {
     fn default() -> Self {
-        Self { server: None, timeout: None, own: None }
+        Self { server: None, own: None }
     }
 }
 
@@ -94,19 +92,6 @@ enum Concern {
     Transaction(Option<Timestamp>),
     /// It reads the data of this time, or of a time that the server chooses.
     Snapshot(Option<Timestamp>),
-}
-
-impl Additions {
-    /// Removes `$clusterTime`, which a server could not verify. The client forgets it, so that other
-    /// commands are not refused because of it; the next reply has another one. Returns false if the
-    /// command had none.
-    #[cold]
-    pub(super) fn forget_cluster_time<P: Platform>(&mut self, client: &Client<P>) -> bool {
-        if self.has_cluster_time {
-            *lock(&client.inner.sessions.cluster_time) = ClusterTime::NONE;
-        }
-        core::mem::take(&mut self.has_cluster_time)
-    }
 }
 
 impl<P: Platform> SessionState<P> {
@@ -153,12 +138,10 @@ impl<P: Platform> SessionState<P> {
         if !is_supported || !shape.takes_session {
             return Ok(additions);
         }
-        let minutes = established.session_timeout_minutes.filter(|_| !balanced);
-        let timeout = minutes.map(|minutes| Duration::from_secs(60 * u64::from(minutes)));
-        self.timeout = self.timeout.into_iter().chain(timeout).min();
         let now = client.now();
         if self.server.is_none() {
-            let idle = lock(&client.inner.sessions.pool).check_out(now, self.timeout);
+            let timeout = client.inner.core.session_timeout();
+            let idle = lock(&client.inner.sessions.pool).check_out(now, timeout);
             self.server = Some(match idle {
                 Some(session) => session,
                 None => create(client, now)?,
@@ -255,6 +238,20 @@ impl<P: Platform> SessionState<P> {
         }
     }
 
+    /// Removes `$clusterTime`, which a server has refused, from a command that is sent again. The client
+    /// and the session forget it, so that other commands are not refused because of it; the next reply
+    /// has another one. Returns false if the command had none.
+    #[cold]
+    pub(super) fn forget_cluster_time(&mut self, client: &Client<P>, additions: &mut Additions) -> bool {
+        if additions.has_cluster_time {
+            *lock(&client.inner.sessions.cluster_time) = ClusterTime::NONE;
+            if let Some(own) = &mut self.own {
+                own.cluster_time = ClusterTime::NONE;
+            }
+        }
+        core::mem::take(&mut additions.has_cluster_time)
+    }
+
     /// Records that a command has succeeded.
     pub(super) fn handle_success(&mut self) {
         if let Some(own) = &mut self.own {
@@ -266,7 +263,8 @@ impl<P: Platform> SessionState<P> {
     /// belongs to the parent, and the lock of the pool may never be released.
     pub(super) fn end(&mut self, client: &Client<P>) {
         if let Some(session) = self.server.take().filter(|_| !client.is_forked()) {
-            lock(&client.inner.sessions.pool).check_in(client.now(), session, self.timeout);
+            let timeout = client.inner.core.session_timeout();
+            lock(&client.inner.sessions.pool).check_in(client.now(), session, timeout);
         }
     }
 }

@@ -27,6 +27,8 @@ use core::fmt;
 use core::future::{pending, poll_fn};
 use core::ops::Range;
 use core::pin::pin;
+#[cfg(feature = "alloc")]
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction, widen};
@@ -88,6 +90,10 @@ pub struct ClientCore<R: Runtime> {
     #[cfg(feature = "auth")]
     keys: Keys<R>,
     pub(super) state: R::Lock<State<R>>,
+    /// `logicalSessionTimeoutMinutes` of the deployment, outside of the lock: sessions are taken and
+    /// returned without it.
+    #[cfg(feature = "alloc")]
+    session_minutes: AtomicU32,
 }
 
 /// The state behind the lock of a client core.
@@ -128,6 +134,10 @@ pub(super) struct State<R: Runtime> {
     /// In the child of a fork: all pools were cleared.
     pub(super) forked: bool,
 }
+
+/// No timeout, in [`ClientCore`]'s `session_minutes`.
+#[cfg(feature = "alloc")]
+const NO_SESSION_TIMEOUT: u32 = u32::MAX;
 
 /// A server and the wakers of its monitor's tasks.
 pub(super) struct Entry<R: Runtime> {
@@ -183,6 +193,12 @@ impl<R: Runtime> State<R> {
                     self.wake_selectors = Some(0);
                     // Each change of the description emits this action.
                     self.windows.iter_mut().for_each(Window::forget);
+                    #[cfg(feature = "alloc")]
+                    {
+                        let minutes = self.control.topology().description().logical_session_timeout_minutes();
+                        let minutes = minutes.and_then(|minutes| u32::try_from(minutes).ok());
+                        core.session_minutes.store(minutes.unwrap_or(NO_SESSION_TIMEOUT), Ordering::Relaxed);
+                    }
                 }
             }
         }
@@ -357,6 +373,8 @@ impl<R: Runtime> ClientCore<R> {
             #[cfg(feature = "auth")]
             keys: Keys::<R>::new(poolhouse_auth::KeyRing::new()),
             state: R::Lock::new(state),
+            #[cfg(feature = "alloc")]
+            session_minutes: AtomicU32::new(NO_SESSION_TIMEOUT),
         }
     }
 
@@ -398,6 +416,19 @@ impl<R: Runtime> ClientCore<R> {
     #[cfg(feature = "auth")]
     pub(super) const fn keys(&self) -> &Keys<R> {
         &self.keys
+    }
+
+    /// How long the servers keep a session that is not used: the least `logicalSessionTimeoutMinutes` of
+    /// those that hold data now. `None` if none of them is known, if one of them has no timeout, or
+    /// behind a load balancer.
+    ///
+    /// Cost: reads an atomic.
+    ///
+    /// Source: Driver Sessions, "Driver responsibilities"; SDAM, "logicalSessionTimeoutMinutes".
+    #[cfg(feature = "alloc")]
+    pub fn session_timeout(&self) -> Option<Duration> {
+        let minutes = self.session_minutes.load(Ordering::Relaxed);
+        (minutes != NO_SESSION_TIMEOUT).then(|| Duration::from_secs(60 * u64::from(minutes)))
     }
 
     /// The publisher of events.

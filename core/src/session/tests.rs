@@ -53,17 +53,27 @@ fn sessions_behind_a_load_balancer_do_not_expire() {
     assert_eq!(first_byte(pool.check_out(at(999), None)), Some(1));
 }
 
-/// One server of the deployment keeps sessions for ten minutes, the others for thirty.
 #[test]
-fn least_timeout_of_the_servers_applies() {
+fn timeout_of_each_call_applies() {
     let short = Some(Duration::from_secs(10 * 60));
     let mut pool = SessionPool::new();
-    pool.check_in(at(0), session(at(0), 1), short);
-    assert_eq!(first_byte(pool.check_out(at(20), TIMEOUT)), None, "the first server has ended it");
-    pool.check_in(at(20), session(at(10), 2), TIMEOUT);
+    pool.check_in(at(0), session(at(0), 1), TIMEOUT);
+    assert_eq!(first_byte(pool.check_out(at(20), short)), None, "a server has ended it");
+    pool.check_in(at(20), session(at(10), 2), short);
     assert!(pool.is_empty());
-    pool.check_in(at(20), session(at(20), 3), TIMEOUT);
-    assert_eq!(first_byte(pool.check_out(at(28), None)), Some(3));
+    pool.check_in(at(20), session(at(10), 3), TIMEOUT);
+    assert_eq!(first_byte(pool.check_out(at(28), TIMEOUT)), Some(3));
+}
+
+#[test]
+fn short_timeout_of_a_server_that_has_left_has_no_effect() {
+    let mut pool = SessionPool::new();
+    for minutes in [0, 1] {
+        pool.check_in(at(0), session(at(0), 1), Some(Duration::from_secs(minutes * 60)));
+        assert!(pool.is_empty(), "while the server is there");
+        pool.check_in(at(0), session(at(0), 1), TIMEOUT);
+        assert_eq!(first_byte(pool.check_out(at(1), TIMEOUT)), Some(1));
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Sessions, retries of reads and writes, and write errors: the commands that the servers receive.
 
-use super::support::{client, insert, known, options, ping, refused, run, sent, still_set};
+use super::support::{client, eventually, insert, known, options, ping, refused, run, sent, still_set};
 use bson::{Bson, Document, doc};
 use core::time::Duration;
 use poolhouse_smol::{
@@ -189,8 +189,72 @@ fn cluster_time_is_repeated_to_every_member() {
     });
 }
 
+/// The codes with which a server refuses a cluster time, before it executes the command.
+const CLUSTER_TIME_REFUSED: [(i32, &str); 5] = [
+    (204, "TimeProofMismatch"),
+    (205, "ClusterTimeFailsRateLimiter"),
+    (209, "StaleClusterTime"),
+    (210, "CannotVerifyAndSignLogicalTime"),
+    (211, "KeyNotFound"),
+];
+
+fn refusal_of_time((code, name): (i32, &str)) -> Document {
+    doc! { "ok": 0, "code": code, "codeName": name, "errmsg": "the time is refused" }
+}
+
+/// The seconds of the cluster times that the pings had.
+fn times_of_pings(server: &FakeServer) -> Vec<Option<u32>> {
+    let time =
+        |ping: &Received| Some(body(ping).get_document("$clusterTime").ok()?.get_timestamp("clusterTime").ok()?.time);
+    sent(server, "ping").iter().map(time).collect()
+}
+
 #[test]
-fn cluster_time_that_a_server_cannot_verify_is_forgotten() {
+fn cluster_time_that_a_server_refuses_is_forgotten() {
+    run(async {
+        for refused in CLUSTER_TIME_REFUSED {
+            let set = still_set();
+            let primary = set.server(set.primary().expect("a primary"));
+            let client = client(options(&set.uri()));
+            known(&client, &set).await;
+            send_cluster_time(&primary, (u32::MAX, 3));
+            ping(&client).await.expect("a ping");
+            send_cluster_time(&primary, (50, 3));
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).reply(refusal_of_time(refused)));
+            for _ in 0..3 {
+                ping(&client).await.expect("an attempt without the refused time");
+            }
+            assert_eq!(times_of_pings(&primary), [None, Some(u32::MAX), None, None, Some(50)], "{refused:?}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn cluster_time_of_a_session_that_a_server_refuses_is_forgotten() {
+    run(async {
+        for refused in CLUSTER_TIME_REFUSED {
+            let set = still_set();
+            let primary = set.server(set.primary().expect("a primary"));
+            let client = client(options(&set.uri()));
+            known(&client, &set).await;
+            send_cluster_time(&primary, (50, 3));
+            let mut session = client.start_session(ClientSessionOptions::new());
+            let time = bson::Timestamp { time: u32::MAX, increment: 1 };
+            session.advance_cluster_time(&doc! { "clusterTime": time }).expect("a time");
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).reply(refusal_of_time(refused)));
+            for _ in 0..2 {
+                session.run_command("admin", doc! { "ping": 1 }).await.expect("a ping");
+            }
+            assert_eq!(times_of_pings(&primary), [Some(u32::MAX), None, Some(50)], "{refused:?}");
+            drop(session);
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn command_whose_time_is_always_refused_is_repeated_once() {
     run(async {
         let set = still_set();
         let primary = set.server(set.primary().expect("a primary"));
@@ -198,12 +262,54 @@ fn cluster_time_that_a_server_cannot_verify_is_forgotten() {
         known(&client, &set).await;
         send_cluster_time(&primary, (50, 3));
         ping(&client).await.expect("a ping");
-        let unknown_key = doc! { "ok": 0, "code": 211, "codeName": "KeyNotFound", "errmsg": "no key for the time" };
-        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).reply(unknown_key));
-        ping(&client).await.expect("another attempt without the time");
-        let pings = sent(&primary, "ping");
-        let has_time: Vec<_> = pings.iter().map(|ping| body(ping).contains_key("$clusterTime")).collect();
-        assert_eq!(has_time, [false, true, false]);
+        for refused in CLUSTER_TIME_REFUSED {
+            let before = sent(&primary, "ping").len();
+            let always = FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).reply(refusal_of_time(refused));
+            primary.set_fail_point(always);
+            let error = ping(&client).await.expect_err("the server refuses it always");
+            assert_eq!(error.code(), Some(refused.0));
+            assert_eq!(sent(&primary, "ping").len() - before, 2);
+            // The next refusal needs a time again.
+            primary.set_fail_point(FailPoint::new(FailPointMode::Off, &["ping"]));
+            ping(&client).await.expect("a ping");
+        }
+        client.close().await;
+    });
+}
+
+/// A member that lies about its timeout, or has left, affects the sessions only while it says so.
+#[test]
+fn sessions_are_reused_by_the_timeout_of_the_present_deployment() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let liar = set.server(set.primary().map_or(0, |it| (it + 1) % 3));
+        let says = |minutes| {
+            let mut state = liar.state();
+            state.session_timeout_minutes = Some(minutes);
+            liar.set_state(state);
+        };
+        let timeout_is = async |minutes| {
+            eventually("the client knows it", || client.topology().logical_session_timeout_minutes() == Some(minutes))
+                .await;
+        };
+        for minutes in [0, 1] {
+            says(minutes);
+            timeout_is(minutes.into()).await;
+            for _ in 0..3 {
+                ping(&client).await.expect("a ping");
+            }
+            says(30);
+            timeout_is(30).await;
+            let before = sent(&primary, "ping").len();
+            for _ in 0..10 {
+                ping(&client).await.expect("a ping");
+            }
+            let pings = sent(&primary, "ping").split_off(before);
+            assert!(pings.iter().all(|ping| lsid(ping) == lsid(&pings[0])), "after {minutes} min: {pings:?}");
+        }
         client.close().await;
     });
 }
