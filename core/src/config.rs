@@ -52,6 +52,14 @@ poolhouse_wire::debug_as_display!(ConfigError);
 
 impl core::error::Error for ConfigError {}
 
+/// A time limit as given in an option: zero is no limit, as in connection strings.
+pub(crate) const fn limit(given: Option<Duration>) -> Option<Duration> {
+    match given {
+        Some(Duration::ZERO) => None,
+        given => given,
+    }
+}
+
 /// Whole milliseconds of a duration, saturating: the value of a duration in an error.
 #[doc(hidden)]
 #[must_use]

@@ -230,7 +230,7 @@ impl<L: Layout> Client<L> {
         let client = self.config.options();
         let inherited = options.client_read_preference.then_some(client.read_preference);
         let read_preference = options.read_preference.or(inherited);
-        let deadline = self.deadline(options.timeout.or(client.timeout));
+        let deadline = self.deadline(options.limit_or(client.timeout));
         let policy = RetryPolicy { enabled: options.retry, idempotent: options.idempotent, ..RetryPolicy::DEFAULT };
         let mut attempts: Attempts<'_, _, OperationError> =
             self.core.attempts(self.criteria(read_preference), deadline, policy);

@@ -56,8 +56,7 @@ pub struct Options {
     pub monitor: MonitorOptions,
     /// `serverSelectionTimeoutMS`. Default 30 s.
     pub server_selection_timeout: Duration,
-    /// `timeoutMS`: the maximum total time of an operation, more than zero. `None`, the default,
-    /// means no limit.
+    /// `timeoutMS`: the maximum total time of an operation. `None`, the default, and zero mean no limit.
     pub timeout: Option<Duration>,
     /// `localThresholdMS`. Default 15 ms.
     pub local_threshold: Duration,
@@ -111,9 +110,6 @@ impl Options {
         if self.credential.is_some() && self.random.is_none() {
             return Err(ConfigError::new("random", 0, "be there when there is a credential"));
         }
-        if matches!(self.timeout, Some(Duration::ZERO)) {
-            return Err(ConfigError::new("timeoutMS", 0, "be more than 0; None is no limit"));
-        }
         let pool = match self.pool.validate() {
             Ok(pool) => pool,
             Err(error) => return Err(error),
@@ -122,7 +118,12 @@ impl Options {
             Ok(monitor) => monitor,
             Err(error) => return Err(error),
         };
-        Ok(Config { options: self, pool, monitor })
+        let timeout = match self.timeout {
+            Some(Duration::ZERO) => None,
+            given => given,
+        };
+        let options = Self { timeout, pool: *pool.options(), monitor: *monitor.options(), ..self };
+        Ok(Config { options, pool, monitor })
     }
 
     /// [`Options::validate`] for a `const`: an invalid option fails the build.

@@ -203,7 +203,7 @@ impl<P: Platform> Client<P> {
             session.keep(self, guard);
             value
         };
-        let deadline = self.deadline(options.timeout.or(self.options().timeout));
+        let deadline = self.deadline(options.limit_or(self.options().timeout));
         let limit = (deadline, true);
         match self.operation_span(session.transaction_span(), database, command) {
             None => self.run_then(session, database, command, options, limit, finish).await,

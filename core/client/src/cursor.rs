@@ -79,7 +79,7 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         cursor_options: CursorOptions,
     ) -> Result<Batches<P>, Error> {
-        let timeout = options.timeout.or(self.options().timeout);
+        let timeout = options.limit_or(self.options().timeout);
         let command = convert::into_encoded(command)?;
         let checked = convert::checked(&command)?;
         let shape = CommandShape::parse(checked).map_err(|error| Error::Bson(error.to_string()))?;

@@ -35,6 +35,7 @@ mod fork;
 pub mod guide;
 #[cfg(feature = "tracing")]
 pub mod log;
+mod lookup;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod mux;
@@ -224,6 +225,7 @@ impl<P: Platform> Client<P> {
     /// As [`Client::with_options`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
         fork::check::<P>()?;
+        let options = options.with_zero_as_no_limit();
         options.validate()?;
         let login = options.login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
@@ -442,6 +444,7 @@ impl<P: Platform> Client<P> {
         self.end_sessions().await;
         drop(closing);
         self.inner.tasks.all_ended().await;
+        self.inner.core.runtime().discard_lookups();
     }
 
     /// Abandons all connections of a client in the child of a fork, which empties its pools. In a

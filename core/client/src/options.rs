@@ -115,10 +115,10 @@ pub struct ClientOptions {
     /// `localThresholdMS`: a server is suitable only if its round-trip time is at most this much
     /// longer than that of the nearest server. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: the time limit of each operation without its own timeout; more than zero.
-    /// `None`, the default, is no limit. If this or the operation's own timeout is set,
-    /// `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply. [`Duration::MAX`] therefore
-    /// disables both; `timeoutMS=0` in a connection string is converted to it. Server selection
+    /// `timeoutMS`: the time limit of each operation without its own timeout. `None`, the default, is
+    /// no limit. If this or the operation's own timeout is set, `waitQueueTimeoutMS` and
+    /// `socketTimeoutMS` do not apply. [`Duration::MAX`] therefore disables both; zero, also
+    /// `timeoutMS=0` in a connection string, is converted to it. Server selection
     /// together with the check-out always takes at most `serverSelectionTimeoutMS`. A command
     /// is sent with `maxTimeMS`, unless it has its own: the rest of the time less the minimum
     /// round-trip time to the server. If no time would be left, it is not sent, and fails. The
@@ -145,8 +145,7 @@ pub struct ClientOptions {
     /// string. The platform resolves host addresses if this is `None` or returns none.
     pub resolver: Option<Arc<dyn Resolver>>,
     /// `socketTimeoutMS`: the time limit of each command, from the time it is sent, if neither
-    /// `timeout` nor the operation sets a limit; more than zero. `None` is no limit. Prefer
-    /// `timeout`. Each command of a connection's handshake is limited by `timeout`, or else by this
+    /// `timeout` nor the operation sets a limit. `None` and zero are no limit. Prefer `timeout`. Each command of a connection's handshake is limited by `timeout`, or else by this
     /// option; if an operation with a later deadline waits for the connection, its deadline is the
     /// limit instead.
     pub socket_timeout: Option<Duration>,
@@ -345,6 +344,22 @@ impl ClientOptions {
         })
     }
 
+    /// Converts time limits of zero to no limit, as in a connection string.
+    pub(super) fn with_zero_as_no_limit(mut self) -> Self {
+        let limits = [
+            &mut self.pool.max_idle_time,
+            &mut self.pool.wait_queue_timeout,
+            &mut self.monitor.connect_timeout,
+            &mut self.socket_timeout,
+            &mut self.write_concern.w_timeout,
+        ];
+        for limit in limits {
+            *limit = no_limit_if_zero(*limit);
+        }
+        self.timeout = self.timeout.map(|limit| if limit.is_zero() { Duration::MAX } else { limit });
+        self
+    }
+
     /// Converts the credential for the driver.
     #[cfg(feature = "auth")]
     pub(super) fn login(&self) -> Result<Option<Login>, Error> {
@@ -383,6 +398,11 @@ impl ClientOptions {
 #[cfg(feature = "tracing")]
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// A time limit in which zero is no limit.
+pub(super) fn no_limit_if_zero(limit: Option<Duration>) -> Option<Duration> {
+    limit.filter(|limit| !limit.is_zero())
 }
 
 /// Returns the database of a namespace, which is a database, a dot and a collection.
@@ -433,7 +453,7 @@ pub struct WriteConcern {
     pub w: Option<W>,
     /// `journal`.
     pub journal: Option<bool>,
-    /// `wTimeoutMS`.
+    /// `wTimeoutMS`; zero is no limit.
     pub w_timeout: Option<Duration>,
 }
 
@@ -449,8 +469,8 @@ impl WriteConcern {
     /// commands outside of a transaction:
     /// `doc! { "insert": .., "writeConcern": WriteConcern::majority().to_document() }`.
     ///
-    /// A field that is not specified is left out. `wtimeout` has whole milliseconds, at least 1
-    /// because 0 is no limit; a limit that is longer than servers accept is left out too.
+    /// A field that is not specified is left out. `wtimeout` has whole milliseconds, at least 1; a
+    /// limit that is zero, or longer than servers accept, is left out too.
     ///
     /// Source: Read and Write Concern, "Write Concern", on the format of commands.
     #[must_use]
@@ -464,7 +484,7 @@ impl WriteConcern {
         if let Some(journal) = self.journal {
             document.insert("j", journal);
         }
-        if let Some(timeout_ms) = self.w_timeout.and_then(millis) {
+        if let Some(timeout_ms) = no_limit_if_zero(self.w_timeout).and_then(millis) {
             document.insert("wtimeout", timeout_ms);
         }
         document

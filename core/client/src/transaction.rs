@@ -5,6 +5,7 @@
 
 use super::connection::{self, Parts};
 use super::convert;
+use super::options::no_limit_if_zero;
 use super::session::{Additions, SessionState, max_time_ms};
 use super::spans::TransactionSpan;
 use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
@@ -265,7 +266,8 @@ fn write_concern(
             document.boolean("j", journal)?;
         }
         let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
-        let timeout_ms = if is_limited { None } else { concern.w_timeout.map_or(default_ms, millis) };
+        let given = no_limit_if_zero(concern.w_timeout);
+        let timeout_ms = if is_limited { None } else { given.map_or(default_ms, millis) };
         timeout_ms.map_or(Ok(()), |timeout_ms| document.int64("wtimeout", timeout_ms).map(drop))
     };
     body.document("writeConcern", write).map(drop)

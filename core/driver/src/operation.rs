@@ -36,8 +36,9 @@ pub struct CommandOptions<'a> {
     pub client_read_preference: bool,
     /// The time limit for all attempts; `None` is the limits of the client's options. If it is set,
     /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is no limit, but selection with
-    /// check-out still takes at most `serverSelectionTimeoutMS`. With zero, the command fails. If
-    /// the client has a timeout, a command in `with_transaction` with a limit is refused.
+    /// check-out still takes at most `serverSelectionTimeoutMS`. Zero is no limit either, as
+    /// `timeoutMS=0` in a connection string. If the client has a timeout, a command in
+    /// `with_transaction` with a limit is refused.
     pub timeout: Option<Duration>,
     /// Whether the command may be executed twice without harm. Then it is also retried, preferably
     /// on another server, after a network error, an interruption, the end of `socketTimeoutMS` or a
@@ -83,6 +84,17 @@ impl<'a> CommandOptions<'a> {
     #[must_use]
     pub const fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
+    }
+
+    /// The time limit of the operation: its own, or else that of the client, as written in the options.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn limit_or(&self, client: Option<Duration>) -> Option<Duration> {
+        match self.timeout {
+            Some(Duration::ZERO) => Some(Duration::MAX),
+            None => client,
+            own => own,
+        }
     }
 
     /// See [`idempotent`](#structfield.idempotent).

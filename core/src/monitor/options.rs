@@ -6,7 +6,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::{config::ConfigError, config::millis_of};
+use crate::config::{ConfigError, limit, millis_of};
 
 /// minHeartbeatFrequencyMS: the minimum interval between two checks of a server. Fixed.
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
@@ -53,8 +53,7 @@ pub struct MonitorOptions {
     /// 10 s.
     pub heartbeat_frequency: Duration,
     /// connectTimeoutMS: the limit for a dial together with its first hello, and for the reply to
-    /// any later hello. `None` means no limit; else more than zero and at most 2,147,483,647 ms;
-    /// default 10 s.
+    /// any later hello. `None` and zero mean no limit; else at most 2,147,483,647 ms; default 10 s.
     pub connect_timeout: Option<Duration>,
     /// serverMonitoringMode; default `Auto`.
     pub server_monitoring_mode: ServerMonitoringMode,
@@ -80,7 +79,7 @@ impl MonitorOptions {
     /// # Errors
     ///
     /// [`ConfigError`] for the first option that is out of its range: `heartbeatFrequencyMS` below
-    /// 500 or above 2,147,483,647, `connectTimeoutMS` zero or above 2,147,483,647.
+    /// 500 or above 2,147,483,647, `connectTimeoutMS` above 2,147,483,647.
     ///
     /// Source: Server Monitoring, "heartbeatFrequencyMS".
     pub const fn validate(self) -> Result<MonitorConfig, ConfigError> {
@@ -94,14 +93,13 @@ impl MonitorOptions {
         if let Err(error) = check_connect_timeout(self.connect_timeout) {
             return Err(error);
         }
-        Ok(MonitorConfig { options: self })
+        Ok(MonitorConfig { options: Self { connect_timeout: limit(self.connect_timeout), ..self } })
     }
 }
 
 /// Checks the range of `connectTimeoutMS`.
 pub(crate) const fn check_connect_timeout(limit: Option<Duration>) -> Result<(), ConfigError> {
     match limit {
-        Some(Duration::ZERO) => Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0; None is no limit")),
         Some(limit) if limit.as_nanos() > LONGEST.as_nanos() => {
             Err(ConfigError::new("connectTimeoutMS", millis_of(limit), "be at most 2147483647"))
         }
@@ -122,7 +120,7 @@ pub struct MonitorConfig {
 }
 
 impl MonitorConfig {
-    /// The options as given.
+    /// The options; a limit of zero is `None`.
     #[must_use]
     pub const fn options(&self) -> &MonitorOptions {
         &self.options

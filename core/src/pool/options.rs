@@ -2,8 +2,8 @@
 //!
 //! Read first: CMAP, "Connection Pool Options".
 
+use crate::config::{ConfigError, limit, millis_of};
 use crate::time::nanos_of;
-use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
 /// The options of a pool, as the user sets them. All pools of a client share them.
@@ -17,18 +17,17 @@ pub struct PoolOptions {
     /// limit. Default 100.
     pub max_pool_size: u32,
     /// `minPoolSize`: the number of connections kept while the pool is ready; at most
-    /// `max_pool_size`. Default 0.
+    /// `max_pool_size`. In any second, at most this many are opened for it. Default 0.
     pub min_pool_size: u32,
-    /// `maxIdleTimeMS`: a connection that was available for longer is closed; `None`, the default,
-    /// means never. More than zero.
+    /// `maxIdleTimeMS`: a connection that was available for longer is closed, also one of the minimum,
+    /// which is then opened anew. `None`, the default, and zero mean never.
     pub max_idle_time: Option<Duration>,
     /// `maxConnecting`: the maximum number of connections that are established at the same time; at
     /// least 1. Default 2.
     pub max_connecting: u32,
     /// `waitQueueTimeoutMS`: the maximum time that a check-out without a deadline waits until a
     /// connection is available, or until one begins to be established for it. `None`, the default,
-    /// means no limit. With zero, a check-out fails if no connection is available. A 0 in a log or
-    /// in [`PoolOptions::non_default`] is this zero; in a connection string, 0 means no limit.
+    /// and zero mean no limit.
     pub wait_queue_timeout: Option<Duration>,
     /// Whether `wait_queue_timeout` continues to bound a check-out while a connection is being
     /// established for it. Default false, as the specification requires.
@@ -64,8 +63,8 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] contains the option, its value and the rule: `maxConnecting` of 0, a
-    /// `minPoolSize` above a `maxPoolSize` that is not 0, or a `maxIdleTimeMS` of zero.
+    /// [`ConfigError`] contains the option, its value and the rule: `maxConnecting` of 0, or a
+    /// `minPoolSize` above a `maxPoolSize` that is not 0.
     ///
     /// Source: CMAP, "Connection Pool Options".
     pub const fn validate(self) -> Result<PoolConfig, ConfigError> {
@@ -75,18 +74,16 @@ impl PoolOptions {
         if self.max_pool_size > 0 && self.min_pool_size > self.max_pool_size {
             return Err(ConfigError::new("minPoolSize", self.min_pool_size as u64, "be at most maxPoolSize"));
         }
-        if matches!(self.max_idle_time, Some(Duration::ZERO)) {
-            return Err(ConfigError::new("maxIdleTimeMS", 0, "be more than 0; None is no limit"));
-        }
-        Ok(PoolConfig::of(self))
+        let (max_idle_time, wait_queue_timeout) = (limit(self.max_idle_time), limit(self.wait_queue_timeout));
+        Ok(PoolConfig::of(Self { max_idle_time, wait_queue_timeout, ..self }))
     }
 
     /// The options that differ from their defaults, by their standard names; times in whole
-    /// milliseconds, at least 1 unless they are zero.
+    /// milliseconds, at least 1.
     pub fn non_default(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let default = Self::DEFAULT;
         let count = |count: u32| Some(u64::from(count));
-        let millis = |limit: Option<Duration>| limit.map(|limit| millis_of(limit).max(u64::from(!limit.is_zero())));
+        let millis = |given: Option<Duration>| limit(given).map(|limit| millis_of(limit).max(1));
         [
             ("maxPoolSize", count(self.max_pool_size), count(default.max_pool_size)),
             ("minPoolSize", count(self.min_pool_size), count(default.min_pool_size)),

@@ -3,9 +3,9 @@
 //! Read first: Server Monitoring, "heartbeatFrequencyMS" and "cooldownMS"; Server Selection,
 //! "serverSelectionTryOnce" and "socketCheckIntervalMS".
 
+use crate::config::{ConfigError, limit, millis_of};
 use crate::monitor::{MIN_HEARTBEAT_FREQUENCY, check_connect_timeout};
 use crate::selection::SERVER_SELECTION_TIMEOUT;
-use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
 /// cooldownMS: how long a server is not checked after a network error. Fixed.
@@ -24,7 +24,7 @@ pub struct ScanOptions {
     /// 2,147,483,647 ms, default 60 s.
     pub heartbeat_frequency: Duration,
     /// connectTimeoutMS: the limit for a dial together with its hello, and for any later hello.
-    /// `None` means no limit; else more than zero and at most 2,147,483,647 ms; default 10 s.
+    /// `None` and zero mean no limit; else at most 2,147,483,647 ms; default 10 s.
     pub connect_timeout: Option<Duration>,
     /// serverSelectionTimeoutMS, used only without `server_selection_try_once`; at most
     /// 2,147,483,647 ms, default 30 s. A selection may take longer, because a scan that has begun
@@ -69,7 +69,7 @@ impl ScanOptions {
         if self.server_selection_timeout.as_nanos() > LONGEST.as_nanos() {
             return Err(too_long("serverSelectionTimeoutMS", self.server_selection_timeout));
         }
-        Ok(ScanConfig { options: self })
+        Ok(ScanConfig { options: Self { connect_timeout: limit(self.connect_timeout), ..self } })
     }
 }
 
@@ -90,7 +90,7 @@ pub struct ScanConfig {
 }
 
 impl ScanConfig {
-    /// The options as given.
+    /// The options; a limit of zero is `None`.
     #[must_use]
     pub const fn options(&self) -> &ScanOptions {
         &self.options

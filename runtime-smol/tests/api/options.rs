@@ -3,8 +3,8 @@
 use super::support::{client, options, refused, run, sent, server};
 use bson::doc;
 use core::time::Duration;
-use poolhouse_smol::{Client, ClientOptions, DriverInfo, Error, PoolOptions, ReadMode};
-use poolhouse_tests::patience::PATIENCE;
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, DriverInfo, Error, PoolOptions, ReadMode};
+use poolhouse_tests::patience::{PATIENCE, eventually};
 
 /// MongoDB Handshake, "Supporting Wrapping Libraries".
 #[test]
@@ -40,6 +40,29 @@ fn options_set_by_methods_apply_to_the_pool() {
         assert_eq!(client.options().pool.max_pool_size, 1);
         client.run_command("admin", doc! { "ping": 1 }).await.expect("it is free again");
         assert_eq!(sent(&server, "ping").len(), 1);
+    });
+}
+
+#[test]
+fn limits_of_zero_are_no_limits() {
+    run(async {
+        let server = server();
+        let zero = Duration::ZERO;
+        let client =
+            client(options(&server).max_pool_size(1).timeout(None).wait_queue_timeout(zero).socket_timeout(zero));
+        let held = client.check_out().await.expect("the only connection");
+        let waiting = smol::spawn({
+            let client = client.clone();
+            async move {
+                let unlimited = CommandOptions::new().timeout(zero);
+                client.run_command_with("admin", doc! { "ping": 1 }, unlimited).await?;
+                client.check_out().await.map(drop)
+            }
+        });
+        eventually("it waits", || client.servers()[0].pool.counts.waiting == 1).await;
+        drop(held);
+        waiting.await.expect("a connection");
+        client.close().await;
     });
 }
 

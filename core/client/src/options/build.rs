@@ -184,8 +184,8 @@ impl ClientOptions {
         self
     }
 
-    /// `maxIdleTimeMS`: the idle time after which a connection is closed; `None`, the default, is
-    /// no limit.
+    /// `maxIdleTimeMS`: the idle time after which a connection is closed; `None`, the default, and
+    /// zero are no limit.
     #[must_use]
     pub fn max_idle_time(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.pool.max_idle_time = limit.into();
@@ -201,8 +201,8 @@ impl ClientOptions {
     }
 
     /// `waitQueueTimeoutMS`: how long an operation without a time limit may wait for a connection;
-    /// `None`, the default, is no limit. It does not apply to an operation with a time limit.
-    /// Prefer `timeout`.
+    /// `None`, the default, and zero are no limit. It does not apply to an operation with a time
+    /// limit. Prefer `timeout`.
     #[must_use]
     pub fn wait_queue_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.pool.wait_queue_timeout = limit.into();
@@ -225,7 +225,8 @@ impl ClientOptions {
     }
 
     /// `connectTimeoutMS`: the time limit for establishing a connection, and for the reply to a
-    /// check; at most 2,147,483,647 ms. `None`, not [`Duration::MAX`], is no limit. Default 10 s.
+    /// check; at most 2,147,483,647 ms. `None` and zero, not [`Duration::MAX`], are no limit. Default
+    /// 10 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.monitor.connect_timeout = limit.into();
@@ -249,7 +250,7 @@ impl ClientOptions {
     }
 
     /// `timeoutMS`: the time limit of each operation without its own timeout; `None`, the default,
-    /// is no limit. See [`ClientOptions::timeout`](#structfield.timeout).
+    /// and zero are no limit. See [`ClientOptions::timeout`](#structfield.timeout).
     #[must_use]
     pub fn timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.timeout = limit.into();
@@ -257,7 +258,7 @@ impl ClientOptions {
     }
 
     /// `socketTimeoutMS`: the time limit of each command, from the time it is sent, if neither
-    /// `timeout` nor the operation sets a limit; `None`, the default, is no limit. Prefer
+    /// `timeout` nor the operation sets a limit; `None`, the default, and zero are no limit. Prefer
     /// `timeout`.
     #[must_use]
     pub fn socket_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {

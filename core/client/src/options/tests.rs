@@ -284,6 +284,66 @@ fn times_of_zero_in_a_string_are_no_limits() {
     parsed.validate().unwrap();
 }
 
+/// A limit of zero is none, a number of zero is itself, and what a string refuses, `validate` refuses.
+#[test]
+fn zero_means_the_same_in_methods_and_in_a_string() {
+    type Set = fn(ClientOptions) -> ClientOptions;
+    const ZERO: Duration = Duration::ZERO;
+    let methods: [(&str, Set); 15] = [
+        ("connectTimeoutMS", |options| options.connect_timeout(ZERO)),
+        ("heartbeatFrequencyMS", |options| options.heartbeat_frequency(ZERO)),
+        ("localThresholdMS", |options| options.local_threshold(ZERO)),
+        ("maxAdaptiveRetries", |options| options.max_adaptive_retries(0)),
+        ("maxConnecting", |options| options.max_connecting(0)),
+        ("maxIdleTimeMS", |options| options.max_idle_time(ZERO)),
+        ("maxPoolSize", |options| options.max_pool_size(0)),
+        ("minPoolSize", |options| options.min_pool_size(0)),
+        ("serverSelectionTimeoutMS", |options| options.server_selection_timeout(ZERO)),
+        ("socketTimeoutMS", |options| options.socket_timeout(ZERO)),
+        ("timeoutMS", |options| options.timeout(ZERO)),
+        ("w", |options| options.write_concern(WriteConcern { w: Some(W::Nodes(0)), ..WriteConcern::default() })),
+        ("wTimeoutMS", |options| {
+            options.write_concern(WriteConcern { w_timeout: Some(ZERO), ..WriteConcern::default() })
+        }),
+        ("waitQueueTimeoutMS", |options| options.wait_queue_timeout(ZERO)),
+        ("zlibCompressionLevel", |options| options.zlib_compression_level(0)),
+    ];
+    for name in UriOptions::NAMES {
+        let has_zero = name.ends_with("MS") || name.starts_with("max") || name.starts_with("min");
+        // Seconds of staleness are a part of the read preference, which the next test is about.
+        if has_zero && name != &"maxStalenessSeconds" {
+            assert!(methods.iter().any(|(known, _)| known == name), "{name}");
+        }
+    }
+    for (name, set) in methods {
+        let by_string = ClientOptions::parse(&format!("mongodb://a/?{name}=0")).unwrap();
+        let by_method = set(built());
+        if by_string.warnings.is_empty() {
+            by_method.validate().expect(name);
+            let by_method = by_method.with_zero_as_no_limit();
+            assert_eq!(format!("{by_method:?}"), format!("{by_string:?}"), "{name}");
+        } else {
+            by_method.validate().expect_err(name);
+        }
+    }
+}
+
+#[test]
+fn staleness_of_zero_is_refused_in_methods_and_ignored_in_a_string() {
+    let preference =
+        |seconds| ReadPreferenceOptions { mode: ReadMode::Nearest, tag_sets: &[], max_staleness_seconds: seconds };
+    built().read_preference(preference(Some(0))).validate().unwrap_err();
+    let by_string = ClientOptions::parse("mongodb://a/?readPreference=nearest&maxStalenessSeconds=0").unwrap();
+    assert_eq!(by_string.warnings.len(), 1);
+    assert_eq!(by_string.read_preference.max_staleness_seconds, None);
+}
+
+#[test]
+fn write_concern_of_a_command_leaves_out_a_limit_of_zero() {
+    let concern = WriteConcern { w_timeout: Some(Duration::ZERO), ..WriteConcern::majority() };
+    assert_eq!(concern.to_document(), bson::doc! { "w": "majority" });
+}
+
 #[test]
 fn hosts_and_database_of_a_string_have_methods() {
     let by_string = ClientOptions::parse("mongodb://A,b:2,%2Ftmp%2Fc.sock/d.e").unwrap();
@@ -312,10 +372,6 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
             built().server_selection_timeout(Duration::from_micros(999)),
             "serverSelectionTimeoutMS is 0, but must be at least 1",
         ),
-        (built().timeout(Duration::ZERO), "timeoutMS is 0, but must be more than 0; None is no limit"),
-        (built().socket_timeout(Duration::ZERO), "socketTimeoutMS is 0, but must be more than 0; None is no limit"),
-        (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0; None is no limit"),
-        (built().max_idle_time(Duration::ZERO), "maxIdleTimeMS is 0, but must be more than 0; None is no limit"),
         (built().zlib_compression_level(10), "zlibCompressionLevel is 10, but must be at most 9"),
         (
             built().read_preference(staleness(ReadMode::Nearest, 89)),

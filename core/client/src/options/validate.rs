@@ -6,7 +6,6 @@ use super::ClientOptions;
 use crate::tls::TlsOptions;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::time::Duration;
 use poolhouse_core::ConfigError;
 use poolhouse_core::topology::{TopologyConfigError, TopologyOptions};
 
@@ -42,11 +41,6 @@ impl ClientOptions {
         }
         if self.server_selection_timeout.as_millis() == 0 {
             return Err(ConfigError::new("serverSelectionTimeoutMS", 0, "be at least 1").into());
-        }
-        for (option, limit) in [("timeoutMS", self.timeout), ("socketTimeoutMS", self.socket_timeout)] {
-            if limit == Some(Duration::ZERO) {
-                return Err(ConfigError::new(option, 0, "be more than 0; None is no limit").into());
-            }
         }
         if let Some(level) = self.zlib_compression_level.filter(|level| *level > 9) {
             return Err(ConfigError::new("zlibCompressionLevel", level.into(), "be at most 9").into());

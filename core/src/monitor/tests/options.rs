@@ -49,8 +49,12 @@ fn times_beyond_32_bits_of_milliseconds_are_refused() {
     assert_eq!((error.option(), error.value()), ("heartbeatFrequencyMS", u64::MAX));
     let error = MonitorOptions { connect_timeout: Some(longest + ms(1)), ..options }.validate().expect_err("too long");
     assert_eq!((error.option(), error.value()), ("connectTimeoutMS", 2_147_483_648));
-    let error = MonitorOptions { connect_timeout: Some(ms(0)), ..options }.validate().expect_err("no time at all");
-    assert_eq!((error.option(), error.value()), ("connectTimeoutMS", 0));
+}
+
+#[test]
+fn connect_timeout_of_zero_is_no_limit() {
+    let config = MonitorOptions { connect_timeout: Some(ms(0)), ..MonitorOptions::DEFAULT }.validate().expect("valid");
+    assert_eq!(config.options().connect_timeout, None);
 }
 
 /// MON-01, MON-02, MON-03, MON-04.

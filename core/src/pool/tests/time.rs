@@ -136,12 +136,19 @@ fn the_callers_deadline_bounds_waiting_and_establishing_together() {
 }
 
 #[test]
-fn a_queue_timeout_of_zero_lets_no_check_out_wait() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(0)), ..FULL }, |rig| {
+fn limits_of_zero_are_no_limits() {
+    let zero = Some(Duration::ZERO);
+    on_each_memory!(PoolOptions { wait_queue_timeout: zero, max_idle_time: zero, ..FULL }, |rig| {
         rig.ready();
         let waiter = rig.queue();
-        assert_eq!(rig.failed(waiter), timeout());
         assert_eq!(rig.pool.poll_timeout(), None);
+        rig.tick(100_000);
+        rig.establish();
+        let lease = rig.granted(waiter);
+        rig.give_back(lease);
+        assert_eq!(rig.pool.poll_timeout(), None);
+        rig.tick(1_000_000);
+        assert_eq!(rig.counts(), [0, 1, 0, 0]);
     });
 }
 
