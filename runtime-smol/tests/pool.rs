@@ -255,11 +255,13 @@ fn connection_whose_owner_panics_is_closed_unless_the_manager_keeps_it() {
                 panic!("as the test wants it");
             }));
             assert!(panicked.is_err());
-            let closed = closes.try_next().map(|notice| match notice {
-                Notice::Event { event: Event::Pool(PoolEvent::ConnectionClosed { reason, cause, .. }), .. } => {
-                    (reason, cause)
-                }
-                other => panic!("{other:?}"),
+            let closed = closes.try_next().map(|notice| {
+                let Notice::Event { event: Event::Pool(PoolEvent::ConnectionClosed { reason, cause, .. }), .. } =
+                    notice
+                else {
+                    panic!("{notice:?}")
+                };
+                (reason, cause)
             });
             let expected = Some((ClosedReason::Error, Some(Cause::Panicked))).filter(|_| !survives_panic);
             assert_eq!(closed, expected);

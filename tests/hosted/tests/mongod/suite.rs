@@ -6,6 +6,7 @@ mod compression;
 mod preferences;
 mod replica_set;
 mod sessions;
+mod stored;
 mod tls;
 mod tls_users;
 mod unacknowledged;
@@ -43,6 +44,10 @@ pub(crate) fn main(name: &str) -> ExitCode {
         .skip_if(mongod::available().err())
         .case("sixty_four_tasks_share_ten_connections", || run(sixty_four_tasks_share_ten_connections()))
         .case("documents_are_inserted_and_found", || run(documents_are_inserted_and_found()))
+        .case("deep_documents_are_read", || run(stored::deep_documents_are_read()))
+        .case("text_that_is_not_utf8_hides_no_other_document", || {
+            run(stored::text_that_is_not_utf8_hides_no_other_document())
+        })
         .case("hello_that_fails_with_91_clears_the_pool", || run(hello_that_fails_with_91_clears_the_pool()))
         .case("hello_on_a_closed_connection_clears_nothing", || run(hello_on_a_closed_connection_clears_nothing()))
         .case("hello_that_is_blocked_ends_at_the_connect_timeout", || {
