@@ -100,7 +100,10 @@ impl CertificateRequest {
         params.use_authority_key_identifier_extension = true;
         if self.is_authority {
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+            // One with names of hosts is that of a server too. As with `openssl req -x509`, its use is not limited.
+            if self.names.is_empty() {
+                params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+            }
         }
         params
     }
