@@ -80,17 +80,17 @@ impl Lookups {
         let mut waiter = Waiter { lookups: self, host, has_joined: false };
         let mut listener = None;
         poll_fn(|context| {
-            loop {
-                // Registered before the state is examined, so no change is missed.
-                let changed = listener.get_or_insert_with(|| self.changed.0.listen());
-                if let Some(found) = waiter.step(&now, &begin) {
-                    return Poll::Ready(found);
-                }
-                if Pin::new(changed).poll(context).is_pending() {
-                    return Poll::Pending;
-                }
-                listener = None;
+            // Registered before the state is examined, so no change is missed.
+            let changed = listener.get_or_insert_with(|| self.changed.0.listen());
+            if let Some(found) = waiter.step(&now, &begin) {
+                return Poll::Ready(found);
             }
+            if Pin::new(changed).poll(context).is_ready() {
+                // Other tasks run first: a lookup may wake itself each time that it is polled.
+                listener = None;
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
         })
         .await
     }

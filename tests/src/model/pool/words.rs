@@ -1,6 +1,6 @@
 //! The state of the model for a search: all values that decide its future behaviour.
 
-use super::{Conn, Model, Outcome, Place, Waiter};
+use super::{Conn, Model, Outcome, Place, SECOND_NS, Waiter};
 use crate::canon::Canon;
 use core::hash::Hash;
 
@@ -17,7 +17,8 @@ impl Model {
         canon.time(populate_at.unwrap_or(0));
         let opened = self.opened();
         opened.hash(canon);
-        canon.time(if opened > 0 { *opened_at } else { 0 });
+        // The end of the second, which is in the future: an age would be cut off at the horizon.
+        canon.time(if opened > 0 { opened_at.saturating_add(SECOND_NS) } else { 0 });
         canon.generation(*generation);
         for (id, (generation, count)) in services {
             (id, count).hash(canon);
