@@ -1,7 +1,8 @@
-//! Conversions between documents and bytes, with bounded use of the stack.
+//! Conversions between documents and bytes.
 //!
-//! The bson crate recurses into nested documents: serde's decoding takes some 30 KiB of the stack for each
-//! level in a build without optimizations.
+//! The bson crate recurses into nested documents. In a build without optimizations, a level takes some 4 KiB
+//! of the stack to encode, 8 KiB to decode, and by serde 30 KiB or more, depending on the type. So what is
+//! deep is converted on a thread of its own, with a stack for its depth.
 
 #[cfg(test)]
 mod tests;
@@ -19,12 +20,12 @@ use poolhouse_wire::bson::{DEPTH_MAX, RawDocument};
 use serde::de::{Deserialize as _, DeserializeOwned, Deserializer, Visitor};
 use std::thread;
 
-/// Deeper documents are decoded by serde on a thread of their own.
-const INLINE_LEVELS_MAX: usize = 24;
+/// Deeper documents are converted on a thread of their own.
+const INLINE_LEVELS_MAX: usize = if cfg!(debug_assertions) { 8 } else { 24 };
 
-/// The stack of that thread for each level: twice that of the bson crate's own types without optimizations.
-/// The operating system provides only the pages that are used.
-const LEVEL_STACK_BYTES: usize = 64 * 1024;
+/// The stack of that thread for each level: enough for a type with a hundred fields of the bson crate,
+/// without optimizations. The operating system provides only the pages that are used.
+const LEVEL_STACK_BYTES: usize = 256 * 1024;
 
 /// Checks that a value is not too deep to be encoded or copied.
 pub(super) fn check_depth(value: &Bson) -> Result<(), Error> {
@@ -34,7 +35,9 @@ pub(super) fn check_depth(value: &Bson) -> Result<(), Error> {
 /// Encodes a document that was measured first, because the encoder recurses.
 pub(super) fn encoded(document: &bson::Document) -> Result<Vec<u8>, Error> {
     document.values().try_for_each(check_depth)?;
-    document.to_vec().map_err(|error| Error::Bson(error.to_string()))
+    let encode = || document.to_vec().map_err(|error| error.to_string());
+    let is_deep = document.values().any(|value| is_deeper_than(value, INLINE_LEVELS_MAX));
+    if is_deep { on_thread(DEPTH_MAX, encode) } else { encode() }.map_err(Error::Bson)
 }
 
 /// Encodes a document as [`encoded`] does, and drops it: without recursion if it is too deep.
@@ -104,7 +107,7 @@ pub(super) type Fault = String;
 pub(super) type Read<T> = fn(RawDocument<'_>) -> Result<T, Fault>;
 
 pub(super) fn to_document(document: RawDocument<'_>) -> Result<bson::Document, Fault> {
-    document.try_into().map_err(|error| fault(document, &error))
+    with_stack(document, || document.try_into().map_err(|error| fault(document, &error)))
 }
 
 pub(super) fn to_raw_document(document: RawDocument<'_>) -> Result<bson::RawDocumentBuf, Fault> {
@@ -113,21 +116,30 @@ pub(super) fn to_raw_document(document: RawDocument<'_>) -> Result<bson::RawDocu
 
 /// Decodes a document by serde.
 pub(super) fn to_value<T: DeserializeOwned + Send>(document: RawDocument<'_>) -> Result<T, Fault> {
-    if document.is_deeper_than(INLINE_LEVELS_MAX) { on_thread(document) } else { decode(document) }
+    with_stack(document, || decode(document))
 }
 
-/// Decodes a document that may be too deep for this thread's stack.
-#[cold]
-fn on_thread<T: DeserializeOwned + Send>(document: RawDocument<'_>) -> Result<T, Fault> {
+/// Runs a conversion of a document with a stack for its depth.
+fn with_stack<T: Send>(document: RawDocument<'_>, convert: impl FnOnce() -> Result<T, Fault> + Send) -> Result<T, Fault> {
+    if !document.is_deeper_than(INLINE_LEVELS_MAX) {
+        return convert();
+    }
     // That is checked when a reply is received, and again here, because the stack depends on it.
     if document.is_deeper_than(DEPTH_MAX) {
         return Err(format!("the document has more than {DEPTH_MAX} nested levels, which is the limit"));
     }
-    let builder = thread::Builder::new().name("poolhouse-decode".to_owned()).stack_size(DEPTH_MAX * LEVEL_STACK_BYTES);
-    thread::scope(|scope| match builder.spawn_scoped(scope, || decode(document)) {
+    let levels = [16, 32, 64, 128].into_iter().find(|levels| !document.is_deeper_than(*levels));
+    on_thread(levels.unwrap_or(DEPTH_MAX), convert)
+}
+
+/// Runs a conversion on a thread with a stack for this many levels. Its panics are the caller's.
+#[cold]
+fn on_thread<T: Send>(levels: usize, convert: impl FnOnce() -> Result<T, Fault> + Send) -> Result<T, Fault> {
+    let builder = thread::Builder::new().name("poolhouse-convert".to_owned()).stack_size(levels * LEVEL_STACK_BYTES);
+    thread::scope(|scope| match builder.spawn_scoped(scope, convert) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         Err(error) => Err(format!(
-            "a document of more than {INLINE_LEVELS_MAX} nested levels is decoded on a thread of its own, which was not started: {error}"
+            "a document of more than {INLINE_LEVELS_MAX} nested levels is converted on a thread of its own, which was not started: {error}"
         )),
     })
 }
@@ -157,12 +169,15 @@ fn fault(document: RawDocument<'_>, error: &bson::error::Error) -> Fault {
 /// Converts a reply that reports an error. What cannot be converted is left out: the other fields of the
 /// error count.
 pub(super) fn to_document_lossy(reply: RawDocument<'_>) -> bson::Document {
-    reply.try_into().unwrap_or_else(|_: bson::error::Error| {
-        let copy = reply.to_utf8_lossy().unwrap_or_default();
-        let Ok(copy) = bson::RawDocument::from_bytes(&copy) else { return bson::Document::new() };
-        let elements = copy.iter_elements().filter_map(Result::ok);
-        elements.filter_map(|element| Some((element.key().to_string(), element.try_into().ok()?))).collect()
-    })
+    let convert = || {
+        Ok(reply.try_into().unwrap_or_else(|_: bson::error::Error| {
+            let copy = reply.to_utf8_lossy().unwrap_or_default();
+            let Ok(copy) = bson::RawDocument::from_bytes(&copy) else { return bson::Document::new() };
+            let elements = copy.iter_elements().filter_map(Result::ok);
+            elements.filter_map(|element| Some((element.key().to_string(), element.try_into().ok()?))).collect()
+        }))
+    };
+    with_stack(reply, convert).unwrap_or_default()
 }
 
 /// Whether a type is a [`Utf8Lossy`]: it asks serde for the same newtype.

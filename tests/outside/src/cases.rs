@@ -1,6 +1,7 @@
 //! The cases.
 
 mod depth;
+mod panics;
 mod text;
 
 use crate::Case;
@@ -15,7 +16,7 @@ const STACK_BYTES: usize = 2048 * KIB;
 const SMALL_STACK_BYTES: usize = 256 * KIB;
 
 pub(crate) fn all() -> Vec<Case> {
-    [depth::cases(), text::cases()].concat()
+    [depth::cases(), text::cases(), panics::cases()].concat()
 }
 
 fn find() -> Document {

@@ -1,4 +1,5 @@
-//! Documents that are deep, or have text that is not UTF-8, on every path of the client.
+//! Documents that are deep, or have text that is not UTF-8, on every path of the client; and owners of connections that
+//! panic.
 //!
 //! Each case runs in a process of its own, because a stack that overflows ends the process. `cargo run`
 //! prints a table of all cases; with the name of a case, it runs that case.

@@ -29,6 +29,53 @@ enum Any {
     Leaf {},
 }
 
+/// A type that needs much of the stack at each level.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "their size matters, not their values")]
+struct Wide {
+    d: Option<Box<Wide>>,
+    f0: Option<Bson>,
+    f1: Option<Bson>,
+    f2: Option<Bson>,
+    f3: Option<Bson>,
+    f4: Option<Bson>,
+    f5: Option<Bson>,
+    f6: Option<Bson>,
+    f7: Option<Bson>,
+    f8: Option<Bson>,
+    f9: Option<Bson>,
+    f10: Option<Bson>,
+    f11: Option<Bson>,
+    f12: Option<Bson>,
+    f13: Option<Bson>,
+    f14: Option<Bson>,
+    f15: Option<Bson>,
+    f16: Option<Bson>,
+    f17: Option<Bson>,
+    f18: Option<Bson>,
+    f19: Option<Bson>,
+    f20: Option<Bson>,
+    f21: Option<Bson>,
+    f22: Option<Bson>,
+    f23: Option<Bson>,
+    f24: Option<Bson>,
+    f25: Option<Bson>,
+    f26: Option<Bson>,
+    f27: Option<Bson>,
+    f28: Option<Bson>,
+    f29: Option<Bson>,
+    f30: Option<Bson>,
+    f31: Option<Bson>,
+    f32: Option<Bson>,
+    f33: Option<Bson>,
+    f34: Option<Bson>,
+    f35: Option<Bson>,
+    f36: Option<Bson>,
+    f37: Option<Bson>,
+    f38: Option<Bson>,
+    f39: Option<Bson>,
+}
+
 #[derive(Deserialize)]
 struct Value<T> {
     value: T,
@@ -54,6 +101,13 @@ fn reply(name: &str, _: &RawDocument) -> Vec<u8> {
     match name {
         "find" => batch(&[nested(STORED), nested_arrays(STORED), nested(1)]),
         "most" => document(&[&element(3, "value", &nested(STORED_MAX)), &ok]),
+        "limit" => document(&[&element(3, "value", &nested(LIMIT - 1)), &ok]),
+        "limit_and_fails" => document(&[
+            &element(3, "value", &nested(LIMIT - 1)),
+            &element(0x10, "ok", &[0; 4]),
+            &element(0x10, "code", &[2, 0, 0, 0]),
+        ]),
+        "few" => document(&[&element(3, "value", &nested(24)), &ok]),
         "deeper" => document(&[&element(3, "value", &nested(LIMIT)), &ok]),
         "hostile" => document(&[&element(4, "value", &nested_arrays(10_000)), &ok]),
         "fails" => document(&[
@@ -99,6 +153,7 @@ fn raw_value(reply: &RawDocument) -> usize {
 pub(super) fn cases() -> Vec<Case> {
     let typed = |name, run| Case { name, stack_bytes: STACK_BYTES, run };
     let raw = |name, run| Case { name, stack_bytes: SMALL_STACK_BYTES, run };
+    let narrow = |name, run| Case { name, stack_bytes: STACK_BYTES / 2, run };
     vec![
         typed("180 levels: run_command", || {
             with_client(async |client, _| {
@@ -120,6 +175,33 @@ pub(super) fn cases() -> Vec<Case> {
             with_client(async |client, _| {
                 let reply: Document = client.run_command_as("shop", doc! { "most": 1 }).await.expect("a reply");
                 assert_eq!(value(&reply), STORED_MAX);
+            });
+        }),
+        narrow("256 levels: run_command, and with an error of the server", || {
+            with_client(async |client, _| {
+                let reply = client.run_command("shop", doc! { "limit": 1 }).await.expect("a reply");
+                assert_eq!(value(&reply), LIMIT - 1);
+                let Err(Error::Command(error)) = client.run_command("shop", doc! { "limit_and_fails": 1 }).await else {
+                    panic!("a refusal")
+                };
+                assert_eq!((error.code, value(&error.reply)), (2, LIMIT - 1));
+            });
+        }),
+        narrow("256 levels: run_command_as::<Document>, and of Utf8Lossy", || {
+            with_client(async |client, _| {
+                let reply: Document = client.run_command_as("shop", doc! { "limit": 1 }).await.expect("a reply");
+                assert_eq!(value(&reply), LIMIT - 1);
+                let reply: Utf8Lossy<Document> =
+                    client.run_command_as("shop", doc! { "limit": 1 }).await.expect("a reply");
+                assert_eq!(value(&reply.0), LIMIT - 1);
+            });
+        }),
+        typed("24 and 256 levels: run_command_as, a type with many fields", || {
+            with_client(async |client, _| {
+                for command in ["few", "limit"] {
+                    let reply: Value<Wide> = client.run_command_as("shop", doc! { command: 1 }).await.expect("a reply");
+                    assert!(reply.value.d.is_some());
+                }
             });
         }),
         typed("180 levels: run_command_as::<Utf8Lossy<Document>>", || {
@@ -181,11 +263,14 @@ pub(super) fn cases() -> Vec<Case> {
                 assert!(first_in_session::<Node>(&client).await.expect("a document").is_some());
             });
         }),
-        typed("180 levels: the error of a command, and its Debug", || {
+        typed("180 levels: the error of a command, its text, and the Debug of its reply", || {
             with_client(async |client, _| {
-                let error = client.run_command("shop", doc! { "fails": 1 }).await.expect_err("a refusal");
-                assert_eq!(error.code(), Some(2));
-                assert!(format!("{error:?} {error:#?} {}", error.clone()).len() > 1000);
+                let Err(Error::Command(error)) = client.run_command("shop", doc! { "fails": 1 }).await else {
+                    panic!("a refusal")
+                };
+                assert_eq!(error.code, 2);
+                assert!(!format!("{error:?} {error:#?} {}", error.clone()).is_empty());
+                assert!(format!("{:?}", error.reply).len() > STORED);
             });
         }),
         raw("180 levels: run_raw_command", || {
@@ -234,7 +319,7 @@ pub(super) fn cases() -> Vec<Case> {
             let document = poolhouse_smol::poolhouse_wire::bson::RawDocument::new(&bytes).expect("opens");
             assert!(document.relaxed_json().to_string().len() > 250);
         }),
-        typed("200 and 256 levels: sent", || {
+        narrow("200 and 256 levels: sent", || {
             with_client(async |client, server| {
                 for levels in [200, LIMIT] {
                     let command = doc! { "put": nested_document(levels - 1) };
