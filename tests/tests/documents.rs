@@ -59,7 +59,13 @@ fn limits_of_the_security_document_are_held_by_tests() {
         for named in tests.split(", ") {
             let named = named.trim_matches('`');
             let (file, test) = named.split_once("::").unwrap_or_else(|| panic!("{row}: no test"));
-            let is_there = read(file).contains(&format!("fn {test}("));
+            // A test, or a case that a runner of its own names.
+            let text = read(file);
+            let is_there = text.split("#[test]").skip(1).any(|rest| {
+                let line =
+                    rest.lines().map(str::trim).find(|line| line.starts_with("fn ") || line.starts_with("async fn "));
+                line.is_some_and(|line| line.contains(&format!("fn {test}(")))
+            }) || text.contains(&format!(".case(\"{test}\""));
             assert!(is_there, "{file} has no test {test}: {row}");
         }
     }

@@ -198,7 +198,9 @@ impl<P: Platform> Client<P> {
     ) -> Result<T, Error> {
         let finish = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             #[cfg(feature = "tracing")]
-            self.warn_of_open_cursor(command, connection::reply_of(&guard)?);
+            if let Some(reply) = guard.reply() {
+                self.warn_of_open_cursor(command, reply);
+            }
             let value = connection::converted(&guard, read);
             session.keep(self, guard);
             value

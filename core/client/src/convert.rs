@@ -120,7 +120,10 @@ pub(super) fn to_value<T: DeserializeOwned + Send>(document: RawDocument<'_>) ->
 }
 
 /// Runs a conversion of a document with a stack for its depth.
-fn with_stack<T: Send>(document: RawDocument<'_>, convert: impl FnOnce() -> Result<T, Fault> + Send) -> Result<T, Fault> {
+fn with_stack<T: Send>(
+    document: RawDocument<'_>,
+    convert: impl FnOnce() -> Result<T, Fault> + Send,
+) -> Result<T, Fault> {
     if !document.is_deeper_than(INLINE_LEVELS_MAX) {
         return convert();
     }

@@ -326,7 +326,7 @@ impl fmt::Display for SetupError {
         match self {
             Self::Uri(error) => error.fmt(f),
             Self::Mistake(warning) => {
-                write!(f, "{warning:#}; Client::with_options(ClientOptions::parse(..)?) ignores it")
+                write!(f, "{warning:#}; ClientOptions::parse, or ClientOptions::resolve, and Client::with_options ignore it")
             }
             Self::LookupNeeded => f.write_str("the hosts of a mongodb+srv:// string must be looked up: use ClientOptions::resolve"),
             Self::Seedlist(error) => error.fmt(f),

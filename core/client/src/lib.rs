@@ -99,6 +99,7 @@ use poolhouse_driver::{
     SUBSCRIPTION_EVENTS, Subscribers, Subscription, TaskGuard,
 };
 use poolhouse_uri::dns::SrvPoll;
+use poolhouse_uri::{ConnectionString, UriWarning};
 use poolhouse_wire::hello::Environment;
 use session::Sessions;
 use std::path::Path;
@@ -174,10 +175,10 @@ impl<P: Platform + Default> Client<P> {
     pub async fn new_with(uri: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Result<Self, Error> {
         fork::check::<P>()?;
         let platform = P::default();
+        // Before the lookup, whose failure would hide a mistake; after it, for the record of the host.
+        refuse_mistakes(ConnectionString::parse(uri)?.warnings())?;
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
-        if let Some(mistake) = options.warnings.iter().find(|warning| warning.is_mistake()) {
-            return Err(SetupError::Mistake(Box::new(mistake.clone())).into());
-        }
+        refuse_mistakes(&options.warnings)?;
         // This resolver returns no host addresses, so the client keeps it only for repeated SRV
         // lookups.
         options.resolver = options.resolver.filter(|_| options.srv.is_some());
@@ -532,6 +533,14 @@ async fn start_servers<P: Platform>(core: Arc<ClientCore<Net<P>>>, tasks: Weak<T
             });
             tasks.spawn(core.runtime().platform(), work);
         }
+    }
+}
+
+/// Refuses what [`UriWarning::is_mistake`] finds.
+fn refuse_mistakes(warnings: &[UriWarning]) -> Result<(), Error> {
+    match warnings.iter().find(|warning| warning.is_mistake()) {
+        Some(mistake) => Err(SetupError::Mistake(Box::new(mistake.clone())).into()),
+        None => Ok(()),
     }
 }
 

@@ -49,8 +49,8 @@ struct Lookup {
     state: State,
     /// The attempts that wait for the result.
     waiters: usize,
-    /// When the last attempt joined. Nobody polls a lookup without waiters, so its result is at most as
-    /// old as this.
+    /// When the last attempt joined. The result of a lookup without waiters has an unknown age, which is at
+    /// most the time since then.
     joined_at: Instant,
 }
 
@@ -136,7 +136,14 @@ impl Lookups {
         let abandoned: Vec<_> =
             lock(&self.outstanding).iter().filter(is_abandoned).map(|lookup| lookup.host.clone()).collect();
         abandoned.iter().for_each(|host| self.poll(host));
-        lock(&self.outstanding).retain(|lookup| lookup.waiters > 0 || lookup.is_useful(now));
+        let mut outstanding = lock(&self.outstanding);
+        // An attempt that joined one while it was polled here has not polled it, and must.
+        let is_joined = outstanding.iter().any(|lookup| lookup.waiters > 0 && abandoned.contains(&lookup.host));
+        outstanding.retain(|lookup| lookup.waiters > 0 || lookup.is_useful(now));
+        drop(outstanding);
+        if is_joined {
+            self.changed.0.notify(usize::MAX);
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Errors and warnings of connection strings.
 
-use super::options::Named;
 use alloc::string::String;
 use core::fmt;
 
@@ -167,6 +166,8 @@ pub enum UriWarning {
     Unknown {
         /// Its name, if it is at most 64 bytes of plain text and cannot be a part of a password.
         name: Option<String>,
+        /// The known option that it resembles.
+        similar: Option<&'static str>,
         /// The offset in the string.
         offset: usize,
     },
@@ -240,12 +241,11 @@ impl UriWarning {
     }
 
     /// Whether the string probably does not mean what its author wants: a value is not allowed, or
-    /// an unknown option resembles a known one. Also true for an unknown option whose name is not
-    /// shown, because it may be a part of a password.
+    /// an unknown option resembles a known one.
     #[must_use]
-    pub fn is_mistake(&self) -> bool {
+    pub const fn is_mistake(&self) -> bool {
         match self {
-            Self::Unknown { name, .. } => name.as_deref().is_none_or(|name| Named::similar(name).is_some()),
+            Self::Unknown { similar, .. } => similar.is_some(),
             Self::Invalid { .. } => true,
             Self::Repeated { .. }
             | Self::Deprecated { .. }
@@ -273,15 +273,18 @@ impl UriWarning {
 
 impl fmt::Display for UriWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ignored = |text| if f.alternate() { "" } else { text };
+        let is_short = f.alternate();
+        let ignored = |text| if is_short { "" } else { text };
         match self {
-            Self::Unknown { name: Some(name), .. } => {
-                write!(f, "{name}: unknown option{}", ignored(", ignored"))?;
-                if let Some(similar) = Named::similar(name) {
+            Self::Unknown { name, similar, .. } => {
+                if let Some(name) = name {
+                    write!(f, "{name}: ")?;
+                }
+                write!(f, "unknown option{}", ignored(", ignored"))?;
+                if let Some(similar) = similar {
                     write!(f, "; did you mean {similar}?")?;
                 }
             }
-            Self::Unknown { name: None, .. } => write!(f, "unknown option{}", ignored(", ignored"))?,
             Self::Invalid { option, rule, .. } => write!(f, "{option}: must {rule}{}", ignored("; ignored"))?,
             Self::Repeated { option, .. } => write!(f, "{option}: set more than once; the last value is used")?,
             Self::Deprecated { option, instead, ignored: false, .. } => {

@@ -186,8 +186,9 @@ impl Parser {
                 None if pair.contains('@') => return Err(UriError::at(UriErrorKind::UserInfo, offset)),
                 None => {
                     let is_plain = name.len() <= NAME_MAX && name.bytes().all(|byte| byte.is_ascii_graphic());
+                    let similar = if is_plain { Named::similar(name) } else { None };
                     let name = (is_plain && !self.hides_names).then(|| name.into());
-                    self.warn(UriWarning::Unknown { name, offset });
+                    self.warn(UriWarning::Unknown { name, similar, offset });
                 }
             }
         }

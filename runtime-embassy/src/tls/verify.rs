@@ -99,6 +99,8 @@ impl<'a> Verifier<'a> {
             // As in a hosted client: the dates were checked before this error, and what is trusted as
             // it is needs no issuer.
             Err(webpki::Error::CaUsedAsEndEntity) if self.config.trusts(&der) => {}
+            // The certificate of version 1 is another one of the chain, which cannot issue any.
+            Err(webpki::Error::UnsupportedCertVersion) => return Err(CertificateFault::UnknownIssuer),
             verdict => verdict.map_err(|error| fault_of(&error))?,
         }
         leaf.verify_is_valid_for_subject_name(&self.name).map_err(|error| fault_of(&error))?;

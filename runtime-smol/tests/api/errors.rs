@@ -48,7 +48,7 @@ fn ignored_option_has_a_warning() {
 
 #[test]
 fn client_refuses_mistakes_in_a_connection_string_that_its_options_only_report() {
-    let ignores = "; Client::with_options(ClientOptions::parse(..)?) ignores it";
+    let ignores = "; ClientOptions::parse, or ClientOptions::resolve, and Client::with_options ignore it";
     let cases = [
         ("maxPolSize=10", "maxPolSize: unknown option; did you mean maxPoolSize? (at byte 22)"),
         ("maxPoolSize=many", "maxPoolSize: must be a number from 0 to 2147483647 (at byte 22)"),
@@ -68,10 +68,13 @@ fn client_refuses_mistakes_in_a_connection_string_that_its_options_only_report()
         let warning = lenient.warnings().last().expect("a warning");
         assert!(warning.to_string().contains("ignored"), "{warning}");
     }
-    // It may be a part of a password, so it is refused without its name.
-    let uri = "mongodb://localhost:1/?tls=true&tlsCertificateKeyFile=k&tlsCertificateKeyFilePassword=a&hunter2=b";
+    // It may be a part of a password, so its name is not shown.
+    let uri = "mongodb://localhost:1/?tls=true&tlsCertificateKeyFile=k&tlsCertificateKeyFilePassword=a&apName=b";
     let error = refused(smol::block_on(Client::new(uri))).to_string();
-    assert_eq!(error, format!("unknown option (at byte 88){ignores}"));
+    assert_eq!(error, format!("unknown option; did you mean appName? (at byte 88){ignores}"));
+    // Before the lookup, which would fail.
+    let error = refused(smol::block_on(Client::new("mongodb+srv://a.invalid/?maxPolSize=1")));
+    assert!(matches!(error, Error::Setup(SetupError::Mistake(_))), "{error}");
 }
 
 #[test]

@@ -214,9 +214,11 @@ fn trusted_certificate_of_an_authority_must_be_valid_now_and_that_of_the_server_
     }
     // Without its key, nobody can present it.
     let thief = Identity { certificates: now.certificate(), key: other.identity().key };
-    let wire = Far::of(&lenient(&thief, Versions::All));
-    let unsigned = connect(&config(&now, false), HOST, &wire).unwrap_err().cause();
-    assert_eq!(unsigned, Cause::Certificate(CertificateFault::UnknownIssuer));
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let wire = Far::of(&lenient(&thief, versions));
+        let unsigned = connect(&config(&now, false), HOST, &wire).unwrap_err().cause();
+        assert_eq!(unsigned, Cause::Certificate(CertificateFault::UnknownIssuer));
+    }
     // The check of names can be relaxed.
     let nameless = own_authority(&[], Validity::Now);
     let server = ServerTls::new(nameless.identity());
@@ -239,6 +241,16 @@ fn refusals_of_authorities_and_of_version_1_say_what_to_do() {
     assert!(of_version_1.contains("version 1, without extensions, as openssl x509 -req makes it"), "{of_version_1}");
     assert!(of_version_1.contains("issue one with a subjectAltName"), "{of_version_1}");
     assert!(!of_version_1.contains("\n") && !of_version_1.contains("  "), "{of_version_1}");
+}
+
+#[test]
+fn certificate_of_version_1_above_that_of_the_server_is_an_unknown_issuer() {
+    let fixture = Fixture::new();
+    let request = CertificateRequest::server(&[HOST]);
+    let mut stranger = Holder::root("stranger").issue(&request).identity();
+    stranger.certificates += &fixture.root.issue_version_1(&request).certificates;
+    let cause = connect(&fixture.config(), HOST, &Far::server(&ServerTls::new(stranger))).unwrap_err().cause();
+    assert_eq!(cause, Cause::Certificate(CertificateFault::UnknownIssuer));
 }
 
 #[test]

@@ -168,7 +168,11 @@ pub(super) fn lenient(identity: &Identity, versions: Versions) -> Arc<ServerConf
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
     let key = provider.key_provider.load_private_key(key).unwrap();
     let chain = CertificateDer::pem_slice_iter(identity.certificates.as_bytes()).map(Result::unwrap).collect();
-    let versions = if versions == Versions::Tls12 { &[&TLS12] } else { &[&TLS13] };
+    let versions: &[_] = match versions {
+        Versions::Tls12 => &[&TLS12],
+        Versions::Tls13 => &[&TLS13],
+        Versions::All => &[&TLS13, &TLS12],
+    };
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions).unwrap();
     let builder = builder.with_client_cert_verifier(Arc::new(AnyClient(provider.signature_verification_algorithms)));
     Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)))))

@@ -208,3 +208,47 @@ fn closing_discards_the_lookups_that_nobody_waits_for() {
     rig.names.finds("a", "10.0.0.1:7");
     assert_eq!(poll(&mut attempt), only("10.0.0.1:7"));
 }
+
+#[test]
+fn attempt_that_joins_a_lookup_while_another_one_polls_it_is_woken_afterwards() {
+    type Joined = Pin<Box<dyn Future<Output = Found> + Send>>;
+    let find = |lookups: &Arc<Lookups>, host: &'static str, begin: fn() -> Work| -> Joined {
+        let lookups = Arc::clone(lookups);
+        Box::pin(async move { lookups.find(host, || Instant::ORIGIN, begin).await })
+    };
+    let hangs: fn() -> Work = || Box::pin(core::future::pending());
+
+    let (lookups, woken) = (Arc::new(Lookups::default()), Arc::new(Woken::default()));
+    let joined = Arc::new(Mutex::new(None::<(Joined, usize)>));
+    let mut first = Box::pin({
+        let (shared, woken, joined) = (Arc::clone(&lookups), Arc::clone(&woken), Arc::clone(&joined));
+        let of_first = Arc::clone(&lookups);
+        async move {
+            let begin = || -> Work {
+                let (shared, woken, joined) = (Arc::clone(&shared), Arc::clone(&woken), Arc::clone(&joined));
+                let mut polls = 0;
+                Box::pin(poll_fn(move |context| {
+                    polls += 1;
+                    if polls == 2 {
+                        let mut attempt = find(&shared, "a", hangs);
+                        let waker = Waker::from(Arc::clone(&woken));
+                        let mut poll = || assert!(attempt.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                        poll();
+                        context.waker().wake_by_ref();
+                        poll();
+                        poll();
+                        *lock(&joined) = Some((attempt, woken.0.load(Ordering::Relaxed)));
+                    }
+                    Poll::Pending
+                }))
+            };
+            of_first.find("a", || Instant::ORIGIN, begin).await
+        }
+    });
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    drop(first);
+    assert!(find(&lookups, "b", hangs).as_mut().poll(&mut context).is_pending());
+    let (_joined, before) = lock(&joined).take().expect("it was polled again");
+    assert!(woken.0.load(Ordering::Relaxed) > before);
+}

@@ -51,11 +51,18 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let verdict = match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             // `openssl req -x509` makes certificates of authorities. The dates were checked before
-            // this error, and what is trusted as it is needs no issuer: only the name is left.
+            // this error, and what is trusted as it is needs no issuer. The name is left. Key usages
+            // are not checked: the owner of the key could issue a certificate with any.
             Err(Error::InvalidCertificate(error)) if is_of_authority(&error) && self.trusted.contains(end_entity) => {
                 ParsedCertificate::try_from(end_entity)
                     .and_then(|certificate| verify_server_name(&certificate, server_name))
                     .map(|()| ServerCertVerified::assertion())
+            }
+            // The certificate of version 1 is another one of the chain, which cannot issue any.
+            Err(Error::InvalidCertificate(error))
+                if is_of_version_1(&error) && ParsedCertificate::try_from(end_entity).is_ok() =>
+            {
+                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
             }
             verdict => verdict,
         };

@@ -101,7 +101,7 @@ fn unknown_options_have_no_name_where_passwords_may_be() {
         let uri = parse(uri);
         let shown = format!("{uri} {uri:?}");
         assert!(!shown.contains("hunter"), "{shown}");
-        assert_eq!(uri.warnings(), [UriWarning::Unknown { name: None, offset }]);
+        assert_eq!(uri.warnings(), [UriWarning::Unknown { name: None, similar: None, offset }]);
     }
     // An option before it is not a part of it.
     assert_eq!(

@@ -40,8 +40,11 @@ fn each_error_contains_rule_and_offset() {
 fn each_warning_contains_option_effect_and_offset() {
     let (option, instead, offset) = ("old", "new", 7);
     let lines = [
-        (UriWarning::Unknown { name: Some("strange".into()), offset }, "strange: unknown option, ignored"),
-        (UriWarning::Unknown { name: None, offset }, "unknown option, ignored"),
+        (
+            UriWarning::Unknown { name: Some("strange".into()), similar: None, offset },
+            "strange: unknown option, ignored",
+        ),
+        (UriWarning::Unknown { name: None, similar: None, offset }, "unknown option, ignored"),
         (UriWarning::Invalid { option, rule: "be short", offset }, "old: must be short; ignored"),
         (UriWarning::Repeated { option, offset }, "old: set more than once; the last value is used"),
         (UriWarning::Deprecated { option, instead, ignored: false, offset }, "old: deprecated; use new"),

@@ -49,7 +49,7 @@ fn warning_about_a_malformed_or_misspelt_option_is_a_mistake() {
         ("maxPoolSize=many", "maxPoolSize: must be a number from 0 to 2147483647 (at byte 13)"),
         ("tsl=true", "tsl: unknown option; did you mean tls? (at byte 13)"),
         ("compressors=zlib,lz4", "compressors: must name snappy, zlib or zstd (at byte 13)"),
-        ("a\nb=x", "unknown option (at byte 13)"),
+        ("appName=a%40b&tlsCertificateKeyFilePassword=x&tsl=true", "unknown option; did you mean tls? (at byte 59)"),
     ];
     for (query, text) in mistakes {
         let uri = parse(&format!("mongodb://a/?{query}"));
@@ -57,7 +57,16 @@ fn warning_about_a_malformed_or_misspelt_option_is_a_mistake() {
         assert!(warning.is_mistake(), "{warning}");
         assert_eq!(format!("{warning:#}"), text);
     }
-    for query in ["foo=1", "j=true", "retryReads=yes", "waitQueueSize=5", "maxPoolSize=1&maxPoolSize=2"] {
+    let after_a_password = "tlsCertificateKeyFilePassword=x&uuidRepresentation=standard";
+    for query in [
+        "foo=1",
+        "a\nb=x",
+        after_a_password,
+        "j=true",
+        "retryReads=yes",
+        "waitQueueSize=5",
+        "maxPoolSize=1&maxPoolSize=2",
+    ] {
         assert!(!parse(&format!("mongodb://a/?{query}")).warnings()[0].is_mistake(), "{query}");
     }
 }

@@ -10,7 +10,8 @@ use crate::peer_text::{PEER_TEXT_BYTES_MAX, one_line};
 
 /// Displays the path of a field, such as `items.3.name`. Returned by [`RawDocument::path_at`].
 ///
-/// Each key is shortened and sanitized as by [`one_line`]; bytes that are not UTF-8 are shown as U+FFFD.
+/// The keys have at most 256 bytes together, and are sanitized as by [`one_line`]; bytes that are not
+/// UTF-8 are shown as U+FFFD.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldPath<'a> {
     document: RawDocument<'a>,
@@ -30,13 +31,19 @@ impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut around = Some(self.document);
         let mut separator = "";
+        let mut room = PEER_TEXT_BYTES_MAX;
         while let Some(document) = around.take() {
             // The values before the offset are skipped.
             let found = document.raw_elements().map_while(Result::ok).find(|raw| self.offset < raw.end());
             let Some(raw) = found else { break };
             f.write_str(separator)?;
             separator = ".";
-            key(f, raw.key)?;
+            let shown = raw.key.get(..room).unwrap_or(raw.key);
+            room -= shown.len();
+            key(f, shown)?;
+            if room == 0 {
+                break;
+            }
             around = raw.document().ok().flatten().filter(|inner| self.offset >= inner.offset());
         }
         Ok(())
@@ -44,7 +51,7 @@ impl fmt::Display for FieldPath<'_> {
 }
 
 fn key(f: &mut fmt::Formatter<'_>, key: &[u8]) -> fmt::Result {
-    for chunk in key.get(..PEER_TEXT_BYTES_MAX).unwrap_or(key).utf8_chunks() {
+    for chunk in key.utf8_chunks() {
         one_line(chunk.valid()).try_for_each(|char| f.write_char(char))?;
         if !chunk.invalid().is_empty() {
             f.write_char(char::REPLACEMENT_CHARACTER)?;

@@ -54,6 +54,15 @@ fn keys_in_a_path_cannot_forge_lines_and_are_shortened() {
     DocumentWriter::write(&mut bytes, |document| document.value(&long, RawValue::Null).map(drop)).expect("room");
     let path = RawDocument::new(&bytes).expect("opens").path_at(10);
     assert_eq!(format!("{path}").len(), PEER_TEXT_BYTES_MAX);
+
+    let around = |inner: &[u8]| {
+        let length = i32::try_from(4 + 102 + inner.len() + 1).expect("short").to_le_bytes();
+        [&length[..], b"\x03", &[b'k'; 100], b"\0", inner, b"\0"].concat()
+    };
+    let nested = (0..200).fold(Vec::from(RawDocument::EMPTY.as_bytes()), |inner, _| around(&inner));
+    let document = RawDocument::new(&nested).expect("opens");
+    let innermost = u32::try_from(106 * 200 - 1).expect("short");
+    assert_eq!(document.path_at(innermost).to_string().len(), PEER_TEXT_BYTES_MAX + 2, "two dots");
 }
 
 #[test]
