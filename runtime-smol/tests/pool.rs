@@ -256,11 +256,8 @@ fn connection_whose_owner_panics_is_closed_unless_the_manager_keeps_it() {
             }));
             assert!(panicked.is_err());
             let closed = closes.try_next().map(|notice| {
-                let Notice::Event { event: Event::Pool(PoolEvent::ConnectionClosed { reason, cause, .. }), .. } =
-                    notice
-                else {
-                    panic!("{notice:?}")
-                };
+                let Notice::Event { event: Event::Pool(event), .. } = notice else { panic!("{notice:?}") };
+                let PoolEvent::ConnectionClosed { reason, cause, .. } = event else { panic!("{event:?}") };
                 (reason, cause)
             });
             let expected = Some((ClosedReason::Error, Some(Cause::Panicked))).filter(|_| !survives_panic);

@@ -281,7 +281,7 @@ impl fmt::Display for UriWarning {
                     write!(f, "{name}: ")?;
                 }
                 write!(f, "unknown option{}", ignored(", ignored"))?;
-                if let Some(similar) = similar {
+                if let (Some(_), Some(similar)) = (name, similar) {
                     write!(f, "; did you mean {similar}?")?;
                 }
             }

@@ -156,7 +156,9 @@ pub fn scopes() -> Vec<Shape> {
             sized(2, 2),
         ]),
         shape("filled once", sized(2, 1), 2, &[Cancel, Clear, Fail, Fill, Due], BACKGROUND | STALE)
-            .at_most(Input::Clear, 2),
+            .at_most(Input::Clear, 1)
+            .at_most(Input::Fail(0), 2)
+            .at_most(Input::Fill(0), 4),
         shape(
             "interrupted again and again",
             sized(2, 2),

@@ -108,16 +108,16 @@ pub(in crate::oracle::pool) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 18] {
 #[test]
 fn falsified_outputs_break_these_invariants() {
     expect![[r#"
-        a cause is missing: P31 47
-        a connection is also retired: P31 4, nothing 67
+        a cause is missing: P31 46
+        a connection is also retired: P31 4, nothing 68
         a duration is wrong: P32 16, P8 63
         a reason is wrong: P26 3, P31 68, P33 7
-        an action is also polled: P34 7, P5 52, P8 13, nothing 4
-        an error is wrong: P31 72, P33 7, P46 1
+        an action is also polled: P34 6, P5 53, P8 13, nothing 4
+        an error is wrong: P31 72, P33 7
         an event has another time: P25 61, P8 23
         an event is added: P2 1, P28 15, P29 27, P3 1, P33 4, P37 4, P38 2, P4 7, P42 11, P50 8, P6 3
         an event is emitted twice: P11 3, P13 1, P18 1, P27 5, P28 37, P29 4, P33 2, P5 8, P6 9, P8 14
-        an event is missing: P10 7, P11 1, P12 2, P19 1, P24 1, P27 2, P28 19, P29 8, P30 1, P31 1, P37 4, P38 11, P4 1, P42 1, P48 2, P5 1, P8 21
+        an event is missing: P10 7, P11 1, P12 2, P19 1, P24 1, P27 2, P28 19, P29 8, P30 1, P31 1, P36 1, P37 4, P38 11, P42 1, P48 2, P5 1, P8 21
         an event is of another connection: P27 14, P5 5, P6 54
         events are in another order: P24 1, P27 6, P28 26, P3 2, P31 2, P36 3, P37 3, P38 2, P5 1, P6 1, P8 37
         the pool also has a fill target: P1 6, P20 1, P4 38, nothing 38
@@ -125,6 +125,6 @@ fn falsified_outputs_break_these_invariants() {
         the pool is also closed: P1 30, P29 53
         the pool is also made ready: P1 12, P29 22, nothing 49
         the time of the model also advances: P19 2, P25 63, P31 4, nothing 14
-        the time of the pool also advances: P1 7, P25 58, P31 3, nothing 15
+        the time of the pool also advances: P1 7, P25 58, P31 4, nothing 14
     "#]].assert_eq(&verdicts(1_500, 400, crate::fuzz::pool));
 }
