@@ -140,9 +140,6 @@ pub(super) struct Connection<R: Runtime> {
     limits: Limits,
     /// Whether written bytes may contain a secret.
     secret: bool,
-    /// Whether the thread of its owner was unwinding when the connection was checked out: then its owner
-    /// is a destructor, which has not panicked itself.
-    pub(super) was_unwinding: bool,
     /// When the last command began, if the event of its start was published, and not that of its end.
     #[cfg(feature = "alloc")]
     pub(super) observed: Option<Instant>,
@@ -217,7 +214,6 @@ impl<R: Runtime> Connection<R> {
             writing: false,
             limits: Limits::HANDSHAKE,
             secret: false,
-            was_unwinding: false,
             #[cfg(feature = "alloc")]
             observed: None,
             #[cfg(feature = "alloc")]

@@ -437,8 +437,8 @@ impl<R: Runtime> Drop for Guard<'_, R> {
             // In the child of a fork nothing is returned, and the server is leaked with its state.
             return core::mem::forget(self.server.clone());
         }
-        let panicked = is_unwinding() && self.connection.as_ref().is_some_and(|connection| !connection.was_unwinding);
-        if panicked {
+        let panics = is_unwinding();
+        if panics {
             self.broken.get_or_insert(Cause::Panicked);
         }
         let lease = match &mut self.connection {
@@ -450,7 +450,7 @@ impl<R: Runtime> Drop for Guard<'_, R> {
                 #[cfg(feature = "alloc")]
                 self.observe_end(lease.conn(), Some(&OperationError::Broken(Cause::Cancelled)));
                 #[cfg(feature = "alloc")]
-                let Some(lease) = (if panicked { Some(lease) } else { self.drain(lease) }) else { return };
+                let Some(lease) = (if panics { Some(lease) } else { self.drain(lease) }) else { return };
                 self.broken.get_or_insert(Cause::Cancelled);
                 lease
             }
@@ -552,11 +552,8 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
             return Err(OperationError::check_out_of("", CheckOutError::Cancelled));
         };
         match claimed {
-            Ok((mut connection, lease)) => {
+            Ok((connection, lease)) => {
                 debug_assert!(connection.is_some(), "a granted connection has a socket");
-                if let Some(connection) = &mut connection {
-                    connection.was_unwinding = is_unwinding();
-                }
                 let Self { core, deadline, .. } = *self;
                 Ok(Guard { core, server, lease: Some(lease), connection, broken: None, deadline })
             }

@@ -105,13 +105,10 @@ pub(super) struct Conn<C> {
     is_fresh: bool,
     /// Whether the connection must not be used again.
     is_broken: bool,
-    /// Whether the thread of its owner was unwinding when the connection was checked out: then its owner
-    /// is a destructor, which has not panicked itself.
-    was_unwinding: bool,
 }
 
 fn hold<C>(connection: C) -> Held<C> {
-    let conn = Conn { connection, lease: None, is_fresh: true, is_broken: false, was_unwinding: false };
+    let conn = Conn { connection, lease: None, is_fresh: true, is_broken: false };
     #[cfg(feature = "alloc")]
     let conn = alloc::boxed::Box::new(conn);
     conn
@@ -398,8 +395,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
         if conn.is_broken || R::contain(|| manager.is_broken(connection)).unwrap_or(true) {
             return Health::Broken(Cause::Other);
         }
-        let panicked = is_unwinding() && !conn.was_unwinding;
-        if panicked && !R::contain(|| manager.survives_panic(connection)).unwrap_or(false) {
+        if is_unwinding() && !R::contain(|| manager.survives_panic(connection)).unwrap_or(false) {
             return Health::Broken(Cause::Panicked);
         }
         Health::Healthy

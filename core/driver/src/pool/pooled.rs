@@ -1,6 +1,5 @@
 //! A connection that is checked out.
 
-use super::super::runtime::is_unwinding;
 use super::{BaseRuntime, Conn, Held, Lease, Manager, Pool};
 use core::fmt;
 use core::future::poll_fn;
@@ -24,7 +23,6 @@ impl<M: Manager, R: BaseRuntime, H: Deref<Target = Pool<M, R>>> Pooled<M, R, H> 
     #[inline]
     pub(super) fn new(pool: H, lease: Lease, mut connection: Held<M::Connection>) -> Self {
         connection.lease = Some(lease);
-        connection.was_unwinding = is_unwinding();
         Self { pool, connection: Some(connection) }
     }
 
