@@ -275,6 +275,9 @@ impl Platform for Sim {
         let (delay, fault, dual) = self.with(|state| {
             let fault = state.roll(&[Kind::DnsFailure, Kind::DnsSlow]);
             let slow = if fault == Some(Kind::DnsSlow) { u64::from(state.draws.network.below(12_000)) } else { 0 };
+            if slow > 0 {
+                state.lookup_ends_at = state.lookup_ends_at.max(state.now + slow * MS);
+            }
             (slow * MS, fault, state.plan.dual)
         });
         if delay > 0 {

@@ -156,6 +156,8 @@ pub(super) struct State {
     pub(super) attempts: Attempts,
     /// The last time at which the client closed a connection that a fault had broken.
     pub(super) broken_closed_at: u64,
+    /// When the last slow lookup of a name ends, which outlives the attempt that began it.
+    pub(super) lookup_ends_at: u64,
     /// The last time at which a session has replaced its connections, because its keyspace changed.
     pub(super) replaced_at: u64,
     /// The time at which a member has refused a write last, because it is not the primary.
@@ -213,6 +215,7 @@ impl State {
             shedding: None,
             attempts: Attempts::default(),
             broken_closed_at: 0,
+            lookup_ends_at: 0,
             replaced_at: 0,
             write_refused_at: 0,
             dead_dials: BTreeMap::new(),

@@ -59,8 +59,7 @@ impl State {
         let is_idempotent = self.draws.tasks.one_in(2);
         // An attempt that ends with an overload was not executed.
         let client = &self.plan.client;
-        let executions_max = match timeout {
-            Some(Duration::ZERO) => 0,
+        let executions_max = match () {
             // It is retried until its time limit, if that can be reached.
             _ if is_idempotent
                 && client.retries
@@ -110,6 +109,8 @@ impl State {
             Deployment::Plain => return self.draw_use(),
             Deployment::Set | Deployment::Sharded | Deployment::Standalone => {}
         }
+        // For a command, zero is no limit; only a request has no time at all then.
+        let timeout = timeout.map(|timeout| if timeout.is_zero() { Duration::from_secs(10) } else { timeout });
         let mode = self.draw_mode();
         let writes = !self.peace || self.is_writable();
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {
@@ -130,11 +131,10 @@ impl State {
                     false => u64::from(state.draws.tasks.below(longest)) * MS,
                 };
                 let count = self.draws.tasks.below(4);
-                let of_command = timeout.filter(Duration::is_zero);
                 let is_of_primary = timeout.is_some() || mode == ReadMode::Primary;
                 let mut draw = || {
                     let (pause, is_write) = (pause(self), is_of_primary && self.draws.concerns.one_in(4));
-                    let command = self.draw_command(is_write, mode, of_command, timeout);
+                    let command = self.draw_command(is_write, mode, None, timeout);
                     if !is_write {
                         return (pause, command);
                     }
@@ -147,7 +147,12 @@ impl State {
             }
             0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout, timeout))),
             // Without a time limit, it waits for a server that stays dead.
-            8 => (Kind::WarmUp, Work::WarmUp { timeout: timeout.or(Some(Duration::from_secs(10))) }),
+            8 => (
+                Kind::WarmUp,
+                Work::WarmUp {
+                    timeout: timeout.filter(|timeout| *timeout < Duration::MAX).or(Some(Duration::from_secs(10))),
+                },
+            ),
             9 if self.plan.reconfigures => {
                 let options = draw_pool(&mut self.draws.tasks);
                 (Kind::Reconfigure, Work::Reconfigure(options))
