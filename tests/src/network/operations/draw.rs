@@ -57,18 +57,14 @@ impl State {
         limit: Option<Duration>,
     ) -> CommandPlan {
         let is_idempotent = self.draws.tasks.one_in(2);
-        // An attempt that ends with an overload was not executed.
         let client = &self.plan.client;
-        let executions_max = match () {
-            // It is retried until its time limit, if that can be reached.
-            _ if is_idempotent
-                && client.retries
-                && limit.or(client.timeout).is_some_and(|limit| limit < Duration::MAX) =>
-            {
-                u32::MAX
-            }
-            _ if is_idempotent && client.retries => client.max_adaptive_retries.max(2),
-            _ => 1,
+        let is_limited = limit.or(client.timeout).is_some_and(|limit| limit < Duration::MAX);
+        // An attempt that ends with an overload was not executed. An idempotent command is retried until
+        // its time limit, if that can be reached.
+        let executions_max = match (is_idempotent && client.retries, is_limited) {
+            (true, true) => u32::MAX,
+            (true, false) => client.max_adaptive_retries.max(2),
+            (false, _) => 1,
         };
         let max_time_ms = self.draws.tasks.one_in(4).then_some(7_000);
         let max_time = max_time_ms.map_or(MaxTime::AtMost(limit.or(client.timeout)), MaxTime::Own);
@@ -110,7 +106,7 @@ impl State {
             Deployment::Set | Deployment::Sharded | Deployment::Standalone => {}
         }
         // For a command, zero is no limit; only a request has no time at all then.
-        let timeout = timeout.map(|timeout| if timeout.is_zero() { Duration::from_secs(10) } else { timeout });
+        let timeout = timeout.map(|timeout| if timeout.is_zero() { Duration::MAX } else { timeout });
         let mode = self.draw_mode();
         let writes = !self.peace || self.is_writable();
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {

@@ -9,6 +9,7 @@ use crate::network::platform::Sim;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
+use core::time::Duration;
 use poolhouse_client::mux::{RequestError, RequestOptions, Session};
 use poolhouse_client::{Client, ClientSessionOptions, CommandOptions, Error, TransactionOptions};
 use poolhouse_core::selection::ReadPreference;
@@ -80,7 +81,9 @@ async fn on_client(sim: &Sim, client: &Client<Sim>, work: Work) -> Result<(), Er
     match work {
         Work::Command(command) => {
             let mut options = CommandOptions::new().idempotent(command.is_idempotent);
-            options.timeout = command.timeout;
+            // Both mean no limit.
+            let is_zero = command.timeout == Some(Duration::MAX) && command.number % 2 == 0;
+            options.timeout = if is_zero { Some(Duration::ZERO) } else { command.timeout };
             if !command.is_write {
                 options = options.read_preference(ReadPreference::of(command.mode));
             }
