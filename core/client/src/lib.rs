@@ -175,7 +175,8 @@ impl<P: Platform + Default> Client<P> {
     pub async fn new_with(uri: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Result<Self, Error> {
         fork::check::<P>()?;
         let platform = P::default();
-        // Before the lookup, whose failure would hide a mistake; after it, for the record of the host.
+        // Checked before the lookup, because its failure would hide a mistake, and after it, because a
+        // TXT record has options too.
         refuse_mistakes(ConnectionString::parse(uri)?.warnings())?;
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
         refuse_mistakes(&options.warnings)?;
