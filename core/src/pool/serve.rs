@@ -233,9 +233,13 @@ impl<M: Memory> Pool<M> {
 
     /// Whether a waiter or the background population could use a freed slot.
     pub(super) fn could_serve(&self) -> bool {
-        let populates = self.populate_at.is_none() && self.rate_ends_at().is_none() && self.wants_population();
-        let populates = populates && self.is_in_background();
-        self.may_create() && self.conns.has_free_slot() && (self.waiters.len(waiter::UNBOUND) > 0 || populates)
+        let populates = || {
+            self.wants_population()
+                && self.is_in_background()
+                && self.populate_at.is_none()
+                && self.rate_ends_at().is_none()
+        };
+        self.may_create() && self.conns.has_free_slot() && (self.waiters.len(waiter::UNBOUND) > 0 || populates())
     }
 
     /// Creates a connection if the limits allow it.
@@ -300,12 +304,8 @@ impl<M: Memory> Pool<M> {
     /// When the background establishes the next connection, if it wants one.
     #[inline]
     pub(super) fn population_due(&self) -> Option<Instant> {
-        // The first condition is the usual one, and cheap.
-        if self.population_goal() == 0 || !self.wants_population() || !self.is_in_background() {
-            return None;
-        }
         // A fixed capacity may be lower than `minPoolSize`.
-        if !self.conns.has_free_slot() {
+        if !self.wants_population() || !self.is_in_background() || !self.conns.has_free_slot() {
             return None;
         }
         self.populate_at.max(self.rate_ends_at()).or_else(|| self.may_create().then_some(self.now))
@@ -313,7 +313,9 @@ impl<M: Memory> Pool<M> {
 
     #[inline]
     pub(super) fn wants_population(&self) -> bool {
-        self.state == PoolState::Ready && self.background == NIL && self.counts().total() < self.population_goal()
+        // Most pools have no minimum.
+        let goal = self.population_goal();
+        goal > 0 && self.state == PoolState::Ready && self.background == NIL && self.counts().total() < goal
     }
 
     /// Hands an established or returned connection to the oldest waiter, or makes it available.

@@ -10,9 +10,9 @@ mod tests;
 pub use sensitive::is_sensitive;
 pub use shape::{CommandShape, Retry};
 
-use super::bson::{ElementType, Raw, RawArray, RawDocument};
+use super::bson::{ElementType, Raw, RawArray, RawDocument, RawValue};
 use super::error::{WireError, WireErrorKind};
-use super::fields::{Field, is_absent, put};
+use super::fields::{Field, put};
 use super::labels::Labels;
 use crate::cause::Cause;
 use crate::server::TopologyVersion;
@@ -68,31 +68,24 @@ impl<'a> CommandReply<'a> {
         let mut write_errors = None;
         for raw in reply.raw_elements() {
             let raw = raw?;
-            let name = match raw.key {
-                b"ok" => "ok",
-                b"topologyVersion" => "topologyVersion",
-                b"writeConcernError" => "writeConcernError",
-                b"writeErrors" => "writeErrors",
-                _ => {
-                    common.take(raw);
-                    continue;
+            match raw.key {
+                b"ok" => {
+                    if let Some(field) = Field::read("ok", raw)? {
+                        put(&mut ok, field.ok()?);
+                    }
                 }
-            };
-            let element = raw.element()?;
-            if is_absent(&element.value) {
-                continue;
-            }
-            match name {
-                "ok" => put(&mut ok, Field::new("ok", element).ok()?),
-                "topologyVersion" => {
-                    put(&mut topology_version, Field::new("topologyVersion", element).topology_version()?);
+                b"topologyVersion" => {
+                    if let Some(field) = Field::read("topologyVersion", raw)? {
+                        put(&mut topology_version, field.topology_version()?);
+                    }
                 }
-                "writeConcernError" => {
-                    if let Some(document) = element.value.as_document() {
+                b"writeConcernError" => {
+                    if let Some(document) = raw.decode()?.as_document() {
                         put(&mut write_concern_error, WriteConcernError::parse(document)?);
                     }
                 }
-                _ => write_errors = write_errors.or(element.value.as_array()),
+                b"writeErrors" => write_errors = write_errors.or(raw.decode()?.as_array()),
+                _ => common.take(raw),
             }
         }
         let missing = WireError::new(WireErrorKind::FieldMissing { name: "ok" }, reply.offset());
@@ -183,14 +176,13 @@ impl<'a> ErrorFields<'a> {
     fn take(&mut self, raw: Raw<'a>) {
         match raw.key {
             b"code" => {
-                let code = raw.element().ok().and_then(|element| Field::new("", element).integer32().ok());
-                self.code = self.code.or(code);
+                let field = Field::read("code", raw).ok().flatten();
+                self.code = self.code.or(field.and_then(|field| field.integer32().ok()));
             }
             b"codeName" => self.code_name = self.code_name.or(raw.text_front()),
             b"errmsg" => self.message = self.message.or(raw.text_front()),
             b"errorLabels" => {
-                let labels = raw.element().ok().and_then(|element| element.value.as_array());
-                self.labels = self.labels.or(labels);
+                self.labels = self.labels.or(raw.decode().ok().and_then(RawValue::as_array));
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Typed access to the fields of replies, with errors that name the field.
 
-use super::bson::{Element, RawArray, RawDocument, RawValue};
+use super::bson::{Element, Raw, RawArray, RawDocument, RawValue};
 use super::error::{WireError, WireErrorKind};
 use crate::{server::ObjectId, server::TopologyVersion};
 
@@ -14,6 +14,13 @@ pub(super) struct Field<'a> {
 impl<'a> Field<'a> {
     pub(super) const fn new(name: &'static str, element: Element<'a>) -> Self {
         Self { name, element }
+    }
+
+    /// Decodes the value of an element with this key; `None` if it counts as absent.
+    pub(super) fn read(name: &'static str, raw: Raw<'a>) -> Result<Option<Self>, WireError> {
+        let element = raw.element_of(name)?;
+        let is_absent = matches!(element.value, RawValue::Null | RawValue::Undefined);
+        Ok((!is_absent).then_some(Self { name, element }))
     }
 
     fn wrong_type(&self) -> WireError {
@@ -109,9 +116,4 @@ impl<'a> Field<'a> {
 /// in [`RawDocument::get`].
 pub(super) fn put<T>(slot: &mut Option<T>, value: T) {
     slot.get_or_insert(value);
-}
-
-/// Whether a value counts as an absent field.
-pub(super) const fn is_absent(value: &RawValue<'_>) -> bool {
-    matches!(value, RawValue::Null | RawValue::Undefined)
 }

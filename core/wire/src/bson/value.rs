@@ -1,6 +1,7 @@
 //! The types of BSON: lengths and validation of their values.
 
 use core::fmt;
+use core::str::Utf8Error;
 
 use super::document::{Element, RawArray, RawDocument};
 use crate::error::{WireError, WireErrorKind};
@@ -457,7 +458,7 @@ fn cstring<'a>(value: &mut Reader<'a>) -> Result<&'a str, WireError> {
 impl<'a> Raw<'a> {
     /// Decodes the value. O(1), except for the UTF-8 check of text.
     #[inline]
-    pub(super) fn decode(self) -> Result<RawValue<'a>, WireError> {
+    pub(crate) fn decode(self) -> Result<RawValue<'a>, WireError> {
         let mut value = self.value;
         Ok(match self.element_type {
             ElementType::Double => RawValue::Double(f64::from_le_bytes(value.array()?)),
@@ -542,7 +543,8 @@ impl<'a> Raw<'a> {
     pub(crate) fn text_front(self) -> Option<&'a str> {
         let mut value = self.value;
         let bytes = string_bytes(&mut value).ok().filter(|_| self.element_type == ElementType::String)?;
-        bytes.utf8_chunks().next().map_or(Some(""), |chunk| Some(chunk.valid()))
+        let front = |error: Utf8Error| str::from_utf8(bytes.get(..error.valid_up_to()).unwrap_or_default());
+        str::from_utf8(bytes).or_else(front).ok()
     }
 
     /// The offset after the value.
@@ -553,7 +555,11 @@ impl<'a> Raw<'a> {
     /// The element, with its value decoded.
     #[inline]
     pub(crate) fn element(self) -> Result<Element<'a>, WireError> {
-        let key = text(self.key, self.key_at)?;
+        self.element_of(text(self.key, self.key_at)?)
+    }
+
+    /// The element, with its value decoded and a key that is known to be its own.
+    pub(crate) fn element_of(self, key: &'a str) -> Result<Element<'a>, WireError> {
         Ok(Element { key, value: self.decode()?, offset: self.value.at })
     }
 }

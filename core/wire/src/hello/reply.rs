@@ -3,7 +3,7 @@
 use crate::bson::{RawArray, RawDocument, RawValue};
 use crate::command::CommandReply;
 use crate::error::{WireError, WireErrorKind};
-use crate::fields::{Field, is_absent, put};
+use crate::fields::{Field, put};
 use crate::labels::Labels;
 use crate::message::Limits;
 use crate::{server::ObjectId, server::ServerType, server::TopologyVersion};
@@ -321,14 +321,11 @@ impl<'a> HelloReply<'a> {
         for raw in reply.raw_elements() {
             let raw = raw?;
             let Some((name, kind)) = FIELDS.iter().find(|(name, _)| name.as_bytes() == raw.key) else { continue };
-            let element = raw.element()?;
-            if is_absent(&element.value) {
-                continue;
-            }
+            let Some(field) = Field::read(name, raw)? else { continue };
             if matches!(kind, Kind::Version(Version::Max)) {
-                wire_version_at = element.offset;
+                wire_version_at = field.element.offset;
             }
-            gathered.take(*kind, &Field::new(name, element))?;
+            gathered.take(*kind, &field)?;
         }
         gathered.into_reply(&common, wire_version_at)
     }

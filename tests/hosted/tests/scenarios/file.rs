@@ -197,8 +197,10 @@ impl Fields {
         self.maybe(name, |value| value.as_document().cloned())
     }
 
+    /// A time in milliseconds, whole or with a fraction.
     fn millis(&mut self, name: &str) -> Result<Option<Duration>, String> {
-        Ok(self.number(name)?.map(|time| Duration::from_millis(time.unsigned_abs())))
+        let millis = |value: &Bson| value.as_f64().or(value.as_i32().map(f64::from));
+        self.maybe(name, |value| Duration::try_from_secs_f64(millis(value)? / 1e3).ok())
     }
 
     fn fields(&mut self, name: &str) -> Result<Option<Self>, String> {

@@ -62,6 +62,7 @@ impl State {
         // An attempt that ends with an overload was not executed. An idempotent command is retried until
         // its time limit, if that can be reached.
         let executions_max = match (is_idempotent && client.retries, is_limited) {
+            _ if limit.is_some_and(|limit| limit.is_zero()) => 0,
             (true, true) => u32::MAX,
             (true, false) => client.max_adaptive_retries.max(2),
             (false, _) => 1,
@@ -105,13 +106,13 @@ impl State {
             Deployment::Plain => return self.draw_use(),
             Deployment::Set | Deployment::Sharded | Deployment::Standalone => {}
         }
-        // For a command, zero is no limit; only a request has no time at all then.
-        let timeout = timeout.map(|timeout| if timeout.is_zero() { Duration::MAX } else { timeout });
+        // Zero is no limit for a command, and no time at all for a check-out.
+        let limit = timeout.map(|timeout| if timeout.is_zero() { Duration::MAX } else { timeout });
         let mode = self.draw_mode();
         let writes = !self.peace || self.is_writable();
         let (kind, work) = match self.draws.tasks.below(if self.peace { 8 } else { 12 }) {
             0..=2 if writes => {
-                let command = self.draw_command(true, ReadMode::Primary, timeout, timeout);
+                let command = self.draw_command(true, ReadMode::Primary, limit, limit);
                 match self.draws.concerns.below(8) {
                     0 | 1 => (Kind::Unacknowledged, Work::Command(self.without_acknowledgement(command))),
                     2 => (Kind::Journaled, Work::Command(CommandPlan { concern: Concern::Journaled, ..command })),
@@ -141,21 +142,16 @@ impl State {
                 let gives_up = (!self.peace && self.draws.tasks.one_in(4)).then(|| self.draws.tasks.below(6));
                 (Kind::Session, Work::Session { timeout, mode, commands, gives_up, pause: pause(self) })
             }
-            0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, timeout, timeout))),
+            0..=7 => (Kind::Read, Work::Command(self.draw_command(false, mode, limit, limit))),
             // Without a time limit, it waits for a server that stays dead.
-            8 => (
-                Kind::WarmUp,
-                Work::WarmUp {
-                    timeout: timeout.filter(|timeout| *timeout < Duration::MAX).or(Some(Duration::from_secs(10))),
-                },
-            ),
+            8 => (Kind::WarmUp, Work::WarmUp { timeout: timeout.or(Some(Duration::from_secs(10))) }),
             9 if self.plan.reconfigures => {
                 let options = draw_pool(&mut self.draws.tasks);
                 (Kind::Reconfigure, Work::Reconfigure(options))
             }
             10 => (Kind::Subscribe, Work::Subscribe(u64::from(self.draws.tasks.below(500)) * MS)),
             _ if self.draws.concerns.one_in(2) => {
-                let work = self.draw_in_session(timeout);
+                let work = self.draw_in_session(limit);
                 let in_transaction = matches!(work, Work::InSession { in_transaction: true, .. });
                 (if in_transaction { Kind::RefusedInTransaction } else { Kind::RefusedInSession }, work)
             }
