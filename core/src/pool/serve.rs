@@ -313,9 +313,9 @@ impl<M: Memory> Pool<M> {
 
     #[inline]
     pub(super) fn wants_population(&self) -> bool {
-        // Most pools have no minimum.
+        // Most pools have no minimum, and most others have it: these conditions come first.
         let goal = self.population_goal();
-        goal > 0 && self.state == PoolState::Ready && self.background == NIL && self.counts().total() < goal
+        goal > 0 && self.counts().total() < goal && self.state == PoolState::Ready && self.background == NIL
     }
 
     /// Hands an established or returned connection to the oldest waiter, or makes it available.
