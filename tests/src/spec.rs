@@ -1,11 +1,11 @@
 //! Finds the files of the official tests.
 //!
-//! `POOLHOUSE_SPEC_DIR` names a folder with the layout of the specifications' `source/` folder, or
-//! a checkout of the specifications that contains it. A relative path is resolved against the
-//! workspace root, then against the current folder.
+//! `POOLHOUSE_SPEC_DIR` names folders, separated as in `PATH`, each with the layout of the
+//! specifications' `source/` folder, or a checkout of the specifications that contains it. A relative
+//! path is resolved against the workspace root, then against the current folder.
 
 use core::fmt;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -13,7 +13,7 @@ use std::{env, fs, io};
 #[cfg(test)]
 mod tests;
 
-/// The environment variable that names the folder.
+/// The environment variable that names the folders.
 pub const SPEC_DIR: &str = "POOLHOUSE_SPEC_DIR";
 
 /// Limit of the depth of searched folders.
@@ -46,21 +46,59 @@ impl core::error::Error for SkipReason {}
 /// if two files share one, the path below `subdir` without its extension
 /// (`ReplicaSetNoPrimary/Nearest`). Names are unique.
 ///
+/// If several folders have it, the first one counts.
+///
 /// # Errors
 /// [`SkipReason`]: the variable is not set, the folder does not exist or cannot be read, or it
 /// contains no such file.
 pub fn files(subdir: &str) -> Result<Vec<(String, PathBuf)>, SkipReason> {
-    let Some(value) = env::var_os(SPEC_DIR).filter(|value| !value.is_empty()) else {
-        return Err(SkipReason(format!("{SPEC_DIR} is not set")));
-    };
-    files_in(&resolve(Path::new(&value)), subdir)
+    let mut failed = Vec::new();
+    for root in roots()? {
+        match files_in(&root, subdir) {
+            Ok(files) => return Ok(files),
+            Err(SkipReason(reason)) => failed.push(reason),
+        }
+    }
+    Err(SkipReason(failed.join("; ")))
+}
+
+/// Returns all official test files, by their paths below the folder with the layout of `source/`,
+/// without extensions. A file that several folders have counts once.
+///
+/// # Errors
+/// [`SkipReason`]: the variable is not set, or a folder cannot be read.
+pub fn all_files() -> Result<Vec<(String, PathBuf)>, SkipReason> {
+    let mut found = BTreeMap::new();
+    for root in roots()? {
+        let source = root.join("source");
+        let root = if source.is_dir() { source } else { root };
+        let mut paths = Vec::new();
+        walk(&root, 0, &mut paths)
+            .map_err(|error| SkipReason(format!("cannot read the folder {}: {error}", root.display())))?;
+        for path in paths {
+            let name = path.strip_prefix(&root).unwrap_or(&path).with_extension("");
+            found.entry(name.to_string_lossy().into_owned()).or_insert(path);
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// Returns the folders that the variable names.
+///
+/// # Errors
+/// [`SkipReason`]: the variable is not set.
+pub fn roots() -> Result<Vec<PathBuf>, SkipReason> {
+    let value = env::var_os(SPEC_DIR).unwrap_or_default();
+    let roots: Vec<_> =
+        env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).map(|path| resolve(&path)).collect();
+    if roots.is_empty() { Err(SkipReason(format!("{SPEC_DIR} is not set"))) } else { Ok(roots) }
 }
 
 /// Returns whether the official files are a checkout of the specifications, which has every suite.
 /// A folder with the layout of its `source/` may have only some suites.
 #[must_use]
 pub fn is_checkout() -> bool {
-    env::var_os(SPEC_DIR).is_some_and(|value| resolve(Path::new(&value)).join("source").is_dir())
+    roots().is_ok_and(|roots| roots.iter().any(|root| root.join("source").is_dir()))
 }
 
 /// Resolves a path given by the user: absolute, else relative to the workspace root, else to the

@@ -1,26 +1,30 @@
 //! The official CMAP tests, a case for each file and named after it, and our own scenarios in the
 //! same format.
 //!
-//! `POOLHOUSE_SPEC_DIR` is the folder of the official files (or a checkout of the specifications).
+//! `POOLHOUSE_SPEC_DIR` names the folders of the official files (or a checkout of the specifications).
 //! Without it they are one ignored case, which is a failure when `CI=true`.
 #![forbid(unsafe_code)]
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use poolhouse_tests::cmap;
+use poolhouse_tests::{cmap, spec};
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    match env::var_os("POOLHOUSE_SPEC_DIR").filter(|folder| !folder.is_empty()) {
-        Some(folder) => match cmap::official_files(Path::new(&folder)) {
-            Ok(files) => trials.extend(files.into_iter().map(|file| case("", file))),
-            Err(error) => trials.push(Trial::test("POOLHOUSE_SPEC_DIR", move || Err(Failed::from(error)))),
-        },
-        None => trials.push(skipped("cmap/official files", "POOLHOUSE_SPEC_DIR is not set")),
+    match spec::roots() {
+        Ok(roots) => {
+            let found: Vec<_> = roots.iter().map(|root| cmap::official_files(root)).collect();
+            match found.into_iter().reduce(Result::or) {
+                Some(Ok(files)) => trials.extend(files.into_iter().map(|file| case("", file))),
+                Some(Err(error)) => trials.push(Trial::test("POOLHOUSE_SPEC_DIR", move || Err(Failed::from(error)))),
+                None => {}
+            }
+        }
+        Err(reason) => trials.push(skipped("cmap/official files", &reason.to_string())),
     }
     trials.extend(cmap::own_files().into_iter().map(|file| case("own::", file)));
     if !arguments.list {

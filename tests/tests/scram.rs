@@ -75,20 +75,13 @@ fn add(trials: &mut Vec<Trial>, prefix: &str, file: &Path) {
 
 /// The file of vectors from other sources.
 fn others() -> Result<PathBuf, SkipReason> {
-    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(file) = named(VECTORS) {
+    if let Some(file) = std::env::var_os(VECTORS).filter(|value| !value.is_empty()) {
         // An explicit path must be readable: if it is not, the case fails.
         return Ok(spec::resolve(Path::new(&file)));
     }
-    let Some(folder) = named(spec::SPEC_DIR) else {
-        return Err(SkipReason::new(format!("neither {VECTORS} nor {} is set", spec::SPEC_DIR)));
-    };
-    let file = spec::resolve(Path::new(&folder)).join("../scram_vectors.json");
-    if file.exists() {
-        Ok(file)
-    } else {
-        Err(SkipReason::new(format!("{VECTORS} is not set, and {} does not exist", file.display())))
-    }
+    let roots = spec::roots().map_err(|reason| SkipReason::new(format!("{VECTORS} is not set, and {reason}")))?;
+    let file = roots.iter().map(|root| root.join("../scram_vectors.json")).find(|file| file.exists());
+    file.ok_or_else(|| SkipReason::new(format!("{VECTORS} is not set, and no scram_vectors.json exists")))
 }
 
 fn vectors(path: &Path) -> Result<Vec<Vector>, String> {

@@ -1,0 +1,335 @@
+//! The official tests in the unified format, on genuine servers (`MONGOD`): a server, a replica set of
+//! three, and relays that look like two routers and like a load balancer (`unified/router.rs`).
+//!
+//! `POOLHOUSE_SPEC_DIR` names the folders of the tests. A case is named
+//! `topology::folder/file::description`; a filter selects by any part of it:
+//! `cargo test --test unified -- retryable-writes`. The table at the end counts each test once, with its worst
+//! verdict. Operations are the commands that their specifications prescribe: the client has no collections yet.
+//!
+//! `unified.json` lists the tests that fail, each with its reason. A test that needs an API that is missing,
+//! or that the runner does not know, is unsupported, and never passes.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+#[path = "unified/bulk.rs"]
+mod bulk;
+#[path = "unified/deployment.rs"]
+mod deployment;
+#[path = "unified/error.rs"]
+mod error;
+#[path = "unified/events.rs"]
+mod events;
+#[path = "unified/matching.rs"]
+mod matching;
+#[path = "unified/operations.rs"]
+mod operations;
+#[path = "unified/router.rs"]
+mod router;
+#[path = "unified/run.rs"]
+mod run;
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use bson::{Bson, Document};
+use deployment::{Deployment, Shared, Topology};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use poolhouse_tests::suite::as_one;
+use poolhouse_tests::{mongod, spec};
+use run::Verdict;
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+/// The versions of the format that the runner knows: `1.0` to this one.
+const VERSION_MAX: (u32, u32) = (1, 29);
+
+/// How many tests run at once. Most of them wait.
+const THREADS: usize = 6;
+
+/// How many deployments of each kind there are.
+const DEPLOYMENTS: usize = 2;
+
+/// The reason why a folder of official files is not run.
+const LEFT_OUT: [(&str, &str); 3] = [
+    ("gridfs", "GridFS is not planned"),
+    ("client-side-encryption", "encryption is not planned"),
+    ("unified-test-format/tests/invalid", "its files violate the format"),
+];
+
+/// A folder with tests that must not pass.
+const MUST_FAIL: &str = "unified-test-format/tests/valid-fail";
+
+/// The worst verdict of each test, by folder and name.
+type Verdicts = Arc<Mutex<BTreeMap<(String, String), Verdict>>>;
+
+/// A test that fails, and why.
+struct Known {
+    file: String,
+    test: Option<String>,
+    on: Option<String>,
+    because: String,
+    /// It also passes at times.
+    is_unsteady: bool,
+}
+
+struct Test {
+    folder: String,
+    file: String,
+    description: String,
+    document: Arc<Document>,
+    index: usize,
+}
+
+fn main() -> ExitCode {
+    as_one(all)
+}
+
+fn all() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
+    let is_ci = env::var("CI").is_ok_and(|ci| ci == "true");
+    let missing = mongod::available().err();
+    let known = match known() {
+        Ok(known) => Arc::new(known),
+        Err(error) => return libtest_mimic::run(&arguments, vec![failing("unified.json", error)]).exit_code(),
+    };
+    let shared: Arc<Vec<_>> = Arc::new(Topology::ALL.map(|topology| Shared::new(topology, DEPLOYMENTS)).into());
+    let verdicts = Verdicts::default();
+    let mut trials = Vec::new();
+    match tests() {
+        Ok(tests) if missing.is_none() => {
+            for test in tests {
+                add(test, &shared, &verdicts, &known, &mut trials);
+            }
+        }
+        Ok(_) | Err(_) if missing.is_some() => {
+            let reason = missing.unwrap_or_default();
+            eprintln!("skipped: unified suite: {reason}");
+            trials.push(left_out("all".to_owned(), reason, is_ci));
+        }
+        Ok(_) => {}
+        Err(reason) => {
+            eprintln!("skipped: unified suite: {reason}");
+            // A folder with some of the official suites may lack these.
+            trials.push(left_out("all".to_owned(), reason, is_ci && spec::is_checkout()));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list {
+        table(&verdicts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    for shared in shared.iter() {
+        shared.end();
+    }
+    conclusion.exit_code()
+}
+
+fn failing(name: &str, error: String) -> Trial {
+    Trial::test(name, move || Err(Failed::from(error)))
+}
+
+fn left_out(name: String, reason: String, must_run: bool) -> Trial {
+    Trial::ignorable_test(name, move || {
+        if must_run {
+            return Err(Failed::from(format!("not run, which is a failure with CI=true: {reason}")));
+        }
+        Ok(Completion::ignored_with(reason))
+    })
+}
+
+/// The tests of all files in this format.
+fn tests() -> Result<Vec<Test>, String> {
+    let mut tests = Vec::new();
+    for (name, path) in spec::all_files().map_err(|reason| reason.to_string())? {
+        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if !text.contains("\"schemaVersion\"") || LEFT_OUT.iter().any(|(folder, _)| name.starts_with(folder)) {
+            continue;
+        }
+        let document: Document =
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let document = Arc::new(document);
+        let (folder, file) = name.rsplit_once('/').unwrap_or(("", &name));
+        for (index, test) in run::documents(&document, "tests").enumerate() {
+            tests.push(Test {
+                folder: folder.to_owned(),
+                file: file.to_owned(),
+                description: test.get_str("description").unwrap_or_default().to_owned(),
+                document: Arc::clone(&document),
+                index,
+            });
+        }
+    }
+    if tests.is_empty() { Err("no folder has unified tests".to_owned()) } else { Ok(tests) }
+}
+
+/// Adds a case for each kind of servers that the test may run on.
+fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, known: &Arc<Vec<Known>>, trials: &mut Vec<Trial>) {
+    let test = Arc::new(test);
+    let key = (test.folder.clone(), format!("{}::{}", test.file, test.description));
+    let topologies: Vec<_> =
+        Topology::ALL.into_iter().enumerate().filter(|(_, topology)| test.is_for(*topology)).collect();
+    if topologies.is_empty() {
+        let reason = "no such servers".to_owned();
+        note(verdicts, &key, Verdict::Skipped(reason.clone()));
+        let name = format!("none::{}/{}", key.0, key.1);
+        trials.push(left_out(name, reason, false));
+    }
+    for (index, topology) in topologies {
+        let name = format!("{}::{}/{}", topology.name(), key.0, key.1);
+        let (test, shared, verdicts) = (Arc::clone(&test), Arc::clone(shared), Arc::clone(verdicts));
+        let (known, key) = (Arc::clone(known), key.clone());
+        trials.push(Trial::ignorable_test(name, move || {
+            let mut verdict = shared[index].with(|deployment| test.run(deployment))?;
+            if test.folder == MUST_FAIL {
+                verdict = match verdict {
+                    Verdict::Passed | Verdict::Partial(_) => Verdict::Failed("it passed, but must not".to_owned()),
+                    _ => Verdict::Passed,
+                };
+            }
+            note(&verdicts, &key, verdict.clone());
+            let known = known.iter().find(|known| known.is(&test, topology));
+            match (verdict, known) {
+                (Verdict::Failed(_), Some(known)) => Ok(Completion::ignored_with(format!("fails: {}", known.because))),
+                (Verdict::Passed | Verdict::Partial(_), Some(known)) if !known.is_unsteady => {
+                    Err(Failed::from("it passes, but unified.json says that it fails"))
+                }
+                (Verdict::Passed, _) => Ok(Completion::Completed),
+                (Verdict::Partial(what), _) => Ok(Completion::ignored_with(format!("passed, but for {what}"))),
+                (Verdict::Unsupported(what), _) => Ok(Completion::ignored_with(format!("unsupported: {what}"))),
+                (Verdict::Skipped(why), _) => Ok(Completion::ignored_with(why)),
+                (Verdict::Failed(error), None) => Err(Failed::from(error)),
+            }
+        }));
+    }
+}
+
+fn note(verdicts: &Verdicts, key: &(String, String), verdict: Verdict) {
+    let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+    let worst = verdicts.entry(key.clone()).or_insert_with(|| verdict.clone());
+    if verdict > *worst {
+        *worst = verdict;
+    }
+}
+
+impl Test {
+    fn document(&self) -> &Document {
+        run::documents(&self.document, "tests").nth(self.index).unwrap_or(&self.document)
+    }
+
+    /// Whether file and test allow these servers, apart from their release.
+    fn is_for(&self, topology: Topology) -> bool {
+        let of_topology = |requirement: &Document| match requirement.get_array("topologies") {
+            Ok(names) => names.iter().filter_map(Bson::as_str).any(|name| topology.is_named(name)),
+            Err(_) => true,
+        };
+        [&*self.document, self.document()].into_iter().all(|part| {
+            let mut requirements = run::documents(part, "runOnRequirements").peekable();
+            requirements.peek().is_none() || requirements.any(of_topology)
+        })
+    }
+
+    fn run(&self, deployment: Arc<Deployment>) -> Verdict {
+        let version = self.document.get_str("schemaVersion").unwrap_or_default();
+        if !is_known(version) {
+            return Verdict::Unsupported(format!("version {version} of the format"));
+        }
+        for part in [&*self.document, self.document()] {
+            if let Ok(reason) = part.get_str("skipReason") {
+                return Verdict::Skipped(reason.to_owned());
+            }
+            let unmet: Vec<_> =
+                run::documents(part, "runOnRequirements").map(|requirement| unmet(requirement, &deployment)).collect();
+            if !unmet.is_empty() && unmet.iter().all(Option::is_some) {
+                let reasons: Vec<_> = unmet.into_iter().flatten().collect();
+                return Verdict::Skipped(reasons.join("; "));
+            }
+        }
+        run::test(&self.document, self.document(), deployment)
+    }
+}
+
+fn is_known(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    let (major, minor) = (parts.next().flatten(), parts.next().flatten());
+    major == Some(VERSION_MAX.0) && minor.is_some_and(|minor| minor <= VERSION_MAX.1)
+}
+
+/// The reason why a deployment does not meet a requirement.
+fn unmet(requirement: &Document, deployment: &Deployment) -> Option<String> {
+    let version = |text: &str| text.split('.').filter_map(|part| part.parse().ok()).collect::<Vec<i64>>();
+    for (name, value) in requirement {
+        let text = value.as_str().unwrap_or_default();
+        let is_met = match name.as_str() {
+            "minServerVersion" => deployment.version >= version(text),
+            "maxServerVersion" => {
+                let max = version(text);
+                deployment.version.iter().take(max.len()).copied().collect::<Vec<_>>() <= max
+            }
+            "topologies" => value.as_array().into_iter().flatten().filter_map(Bson::as_str).any(|name| {
+                deployment.topology().is_named(name)
+            }),
+            "serverless" => text != "require",
+            "auth" => value.as_bool() == Some(false),
+            "csfle" => value.as_bool() == Some(false),
+            "serverParameters" => value.as_document().is_some_and(|wanted| deployment.has_parameters(wanted)),
+            _ => false,
+        };
+        if !is_met {
+            return Some(format!("it requires {name}: {value}"));
+        }
+    }
+    None
+}
+
+fn known() -> Result<Vec<Known>, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("unified.json");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let file: Document = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let entry = |entry: &Document| {
+        let text = |name: &str| entry.get_str(name).ok().map(str::to_owned);
+        let need = |name: &str| text(name).ok_or_else(|| format!("unified.json: no {name} in {entry}"));
+        Ok(Known {
+            file: need("file")?,
+            test: text("test"),
+            on: text("on"),
+            because: need("because")?,
+            is_unsteady: entry.get_bool("unsteady").unwrap_or(false),
+        })
+    };
+    run::documents(&file, "fails").map(entry).collect()
+}
+
+impl Known {
+    fn is(&self, test: &Test, topology: Topology) -> bool {
+        self.file == format!("{}/{}", test.folder, test.file)
+            && self.test.as_ref().is_none_or(|name| test.description.contains(name.as_str()))
+            && self.on.as_ref().is_none_or(|on| on == topology.name())
+    }
+}
+
+/// Prints the verdicts of each folder.
+fn table(verdicts: &BTreeMap<(String, String), Verdict>) {
+    let mut rows: BTreeMap<&str, [usize; 6]> = BTreeMap::new();
+    for ((folder, _), verdict) in verdicts {
+        let column = match verdict {
+            Verdict::Passed => 1,
+            Verdict::Partial(_) => 2,
+            Verdict::Failed(_) => 3,
+            Verdict::Unsupported(_) => 4,
+            Verdict::Skipped(_) => 5,
+        };
+        for row in [folder.as_str(), "all"] {
+            let counts = rows.entry(row).or_default();
+            counts[0] += 1;
+            counts[column] += 1;
+        }
+    }
+    let all = rows.remove("all").into_iter().map(|counts| ("all", counts));
+    println!("{:58} {:>5} {:>5} {:>7} {:>5} {:>11} {:>7}", "", "tests", "pass", "partial", "fail", "unsupported", "skipped");
+    for (folder, [tests, pass, partial, fail, unsupported, skipped]) in rows.iter().map(|(a, b)| (*a, *b)).chain(all) {
+        println!("unified: {folder:49} {tests:5} {pass:5} {partial:7} {fail:5} {unsupported:11} {skipped:7}");
+    }
+}

@@ -1,0 +1,241 @@
+//! The servers that tests run on, and what the runner does to them without the client.
+
+use crate::matching;
+use crate::router::Router;
+use alloc::sync::Arc;
+use bson::oid::ObjectId;
+use bson::{Bson, Document, doc};
+use core::time::Duration;
+use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Time limit until a set has a primary.
+const SETTLING: Duration = Duration::from_secs(60);
+
+/// A kind of deployment, in the words of `runOnRequirements`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topology {
+    Single,
+    ReplicaSet,
+    Sharded,
+    LoadBalanced,
+}
+
+impl Topology {
+    pub(crate) const ALL: [Self; 4] = [Self::Single, Self::ReplicaSet, Self::Sharded, Self::LoadBalanced];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::ReplicaSet => "replicaset",
+            Self::Sharded => "sharded",
+            Self::LoadBalanced => "load-balanced",
+        }
+    }
+
+    pub(crate) fn is_named(self, name: &str) -> bool {
+        self.name() == name || self == Self::Sharded && name == "sharded-replicaset"
+    }
+}
+
+/// Running servers. One test at a time uses them, because fail points are global to a server.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    topology: Topology,
+    servers: Servers,
+    /// One of them and all of them, for routers and load balancers.
+    routers: Vec<Router>,
+    /// The server's release: `[6, 0, 5]`.
+    pub(crate) version: Vec<i64>,
+}
+
+#[derive(Debug)]
+enum Servers {
+    One(Mongod),
+    Set(MongodReplicaSet),
+}
+
+impl Deployment {
+    pub(crate) fn start(topology: Topology) -> Result<Self, String> {
+        let failed = |error: &dyn core::fmt::Display| error.to_string();
+        let members = if topology == Topology::ReplicaSet { 3 } else { 1 };
+        let servers = if topology == Topology::Single {
+            Servers::One(Mongod::start(MongodOptions::default()).map_err(|error| failed(&error))?)
+        } else {
+            // A busy machine must not cause an election.
+            let calm = Duration::from_secs(10);
+            let options = MongodReplicaSetOptions {
+                members,
+                election_timeout: calm,
+                heartbeat_timeout: calm,
+                ..MongodReplicaSetOptions::default()
+            };
+            Servers::Set(MongodReplicaSet::start_with(options).map_err(|error| failed(&error))?)
+        };
+        let mut deployment = Self { topology, servers, routers: Vec::new(), version: Vec::new() };
+        let address = deployment.primary()?.address();
+        let services: Vec<_> = (0..2).map(|_| ObjectId::new()).collect();
+        let starts = match topology {
+            Topology::Single | Topology::ReplicaSet => Vec::new(),
+            Topology::Sharded => vec![Vec::new(), Vec::new()],
+            Topology::LoadBalanced => vec![services[..1].to_vec(), services],
+        };
+        for services in starts {
+            deployment.routers.push(Router::start(address, services).map_err(|error| failed(&error))?);
+        }
+        let info = deployment.run("admin", doc! { "buildInfo": 1 })?;
+        let version = info.get_array("versionArray").map_err(|error| failed(&error))?;
+        deployment.version = version.iter().filter_map(matching::integer).take(3).collect();
+        Ok(deployment)
+    }
+
+    pub(crate) const fn topology(&self) -> Topology {
+        self.topology
+    }
+
+    fn primary(&self) -> Result<&Mongod, String> {
+        match &self.servers {
+            Servers::One(server) => Ok(server),
+            Servers::Set(set) => {
+                Ok(set.member(set.wait_for_primary(SETTLING).map_err(|error| error.to_string())?))
+            }
+        }
+    }
+
+    fn members(&self) -> Vec<&Mongod> {
+        match &self.servers {
+            Servers::One(server) => vec![server],
+            Servers::Set(set) => (0..set.members_count()).map(|member| set.member(member)).collect(),
+        }
+    }
+
+    /// Whether the server has these values of its parameters.
+    pub(crate) fn has_parameters(&self, wanted: &Document) -> bool {
+        let mut get = doc! { "getParameter": 1 };
+        get.extend(wanted.keys().map(|name| (name.clone(), Bson::Int32(1))));
+        let found = self.run("admin", get).unwrap_or_default();
+        wanted.iter().all(|(name, value)| found.get(name).is_some_and(|found| matching::is_same(value, found)))
+    }
+
+    /// Runs a command of the runner on the server that accepts writes.
+    pub(crate) fn run(&self, database: &str, command: Document) -> Result<Document, String> {
+        let reply = self.primary()?.run_command_on(database, command.clone());
+        reply.map_err(|error| format!("the runner: {error}: {command}"))
+    }
+
+    /// The connection string. The number of routers or services matters to sharded and load-balanced
+    /// deployments only.
+    pub(crate) fn uri(&self, with_all_routers: bool) -> String {
+        match (self.topology, &self.servers) {
+            (Topology::Sharded, _) => {
+                let count = if with_all_routers { 2 } else { 1 };
+                let routers: Vec<_> = self.routers.iter().take(count).map(|it| it.address().to_string()).collect();
+                format!("mongodb://{}/?", routers.join(","))
+            }
+            (Topology::LoadBalanced, _) => {
+                let router = &self.routers[usize::from(with_all_routers)];
+                format!("mongodb://{}/?loadBalanced=true", router.address())
+            }
+            (_, Servers::Set(set)) => set.uri(),
+            (_, Servers::One(server)) => server.uri() + "/?",
+        }
+    }
+
+    /// Ends what an earlier test has left: fail points and open transactions.
+    pub(crate) fn clean(&self) -> Result<(), String> {
+        self.clean_fail_points()?;
+        self.run("admin", doc! { "killAllSessions": [] }).map(drop)
+    }
+
+    pub(crate) fn clean_fail_points(&self) -> Result<(), String> {
+        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+        for member in self.members() {
+            member.run_command(off.clone()).map_err(|error| format!("the runner: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the collections that a test needs.
+    pub(crate) fn fill(&self, data: &[Bson]) -> Result<(), String> {
+        let members = i32::try_from(self.members().len()).unwrap_or(1);
+        let everywhere = doc! { "w": members };
+        for part in data.iter().filter_map(Bson::as_document) {
+            let text = |name: &str| part.get_str(name).map_err(|error| format!("initialData: {error}"));
+            let (collection, database) = (text("collectionName")?, text("databaseName")?);
+            let drop = doc! { "drop": collection, "writeConcern": everywhere.clone() };
+            match self.run(database, drop) {
+                Err(error) if !error.contains("ns not found") => return Err(error),
+                _ => {}
+            }
+            let documents = part.get_array("documents").cloned().unwrap_or_default();
+            if documents.is_empty() || part.contains_key("createOptions") {
+                let mut create = doc! { "create": collection };
+                create.extend(part.get_document("createOptions").cloned().unwrap_or_default());
+                create.insert("writeConcern", everywhere.clone());
+                self.run(database, create)?;
+            }
+            if !documents.is_empty() {
+                let insert = doc! { "insert": collection, "documents": documents, "writeConcern": everywhere.clone() };
+                let reply = self.run(database, insert)?;
+                if reply.contains_key("writeErrors") {
+                    return Err(format!("the runner: {reply}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The documents of a collection, by `_id`.
+    pub(crate) fn documents(&self, database: &str, collection: &str) -> Result<Vec<Bson>, String> {
+        let find = doc! {
+            "find": collection, "sort": { "_id": 1 }, "batchSize": 1_000, "readConcern": { "level": "local" },
+        };
+        let reply = self.run(database, find)?;
+        let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+        batch.cloned().map_err(|error| format!("{error}: {reply}"))
+    }
+}
+
+/// Deployments that several tests share, each used by one test at a time.
+pub(crate) struct Shared {
+    topology: Topology,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+struct State {
+    idle: Vec<Arc<Deployment>>,
+    /// How many more may be started.
+    left: usize,
+}
+
+impl Shared {
+    pub(crate) const fn new(topology: Topology, count: usize) -> Self {
+        Self { topology, state: Mutex::new(State { idle: Vec::new(), left: count }), freed: Condvar::new() }
+    }
+
+    /// Runs a test on a deployment that is free, or on one more.
+    pub(crate) fn with<T>(&self, test: impl FnOnce(Arc<Deployment>) -> T) -> Result<T, String> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let deployment = loop {
+            if let Some(deployment) = state.idle.pop() {
+                break deployment;
+            }
+            if state.left > 0 {
+                state.left -= 1;
+                drop(state);
+                break Arc::new(Deployment::start(self.topology)?);
+            }
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        let result = test(Arc::clone(&deployment));
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push(deployment);
+        self.freed.notify_one();
+        Ok(result)
+    }
+
+    /// Ends the servers.
+    pub(crate) fn end(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.clear();
+    }
+}
