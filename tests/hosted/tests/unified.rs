@@ -47,10 +47,10 @@ use std::sync::{Mutex, PoisonError};
 const VERSION_MAX: (u32, u32) = (1, 29);
 
 /// How many tests run at once. Most of them wait.
-const THREADS: usize = 6;
+const THREADS: usize = 16;
 
 /// How many deployments of each kind there are.
-const DEPLOYMENTS: usize = 2;
+const DEPLOYMENTS: usize = 4;
 
 /// The reason why a folder of official files is not run.
 const LEFT_OUT: [(&str, &str); 3] = [
@@ -148,8 +148,7 @@ fn tests() -> Result<Vec<Test>, String> {
         if !text.contains("\"schemaVersion\"") || LEFT_OUT.iter().any(|(folder, _)| name.starts_with(folder)) {
             continue;
         }
-        let document: Document =
-            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let document: Document = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let document = Arc::new(document);
         let (folder, file) = name.rsplit_once('/').unwrap_or(("", &name));
         for (index, test) in run::documents(&document, "tests").enumerate() {
@@ -268,9 +267,12 @@ fn unmet(requirement: &Document, deployment: &Deployment) -> Option<String> {
                 let max = version(text);
                 deployment.version.iter().take(max.len()).copied().collect::<Vec<_>>() <= max
             }
-            "topologies" => value.as_array().into_iter().flatten().filter_map(Bson::as_str).any(|name| {
-                deployment.topology().is_named(name)
-            }),
+            "topologies" => value
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Bson::as_str)
+                .any(|name| deployment.topology().is_named(name)),
             "serverless" => text != "require",
             "auth" => value.as_bool() == Some(false),
             "csfle" => value.as_bool() == Some(false),
@@ -328,7 +330,10 @@ fn table(verdicts: &BTreeMap<(String, String), Verdict>) {
         }
     }
     let all = rows.remove("all").into_iter().map(|counts| ("all", counts));
-    println!("{:58} {:>5} {:>5} {:>7} {:>5} {:>11} {:>7}", "", "tests", "pass", "partial", "fail", "unsupported", "skipped");
+    println!(
+        "{:58} {:>5} {:>5} {:>7} {:>5} {:>11} {:>7}",
+        "", "tests", "pass", "partial", "fail", "unsupported", "skipped"
+    );
     for (folder, [tests, pass, partial, fail, unsupported, skipped]) in rows.iter().map(|(a, b)| (*a, *b)).chain(all) {
         println!("unified: {folder:49} {tests:5} {pass:5} {partial:7} {fail:5} {unsupported:11} {skipped:7}");
     }

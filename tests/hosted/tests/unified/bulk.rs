@@ -35,8 +35,17 @@ struct Tally {
 
 impl Tally {
     /// Adds the reply to a batch, also one with errors.
-    fn add(&mut self, batch: &Batch, reply: &Document) {
+    fn add(&mut self, batch: &Batch, is_ordered: bool, reply: &Document) {
         let n = reply.get("n").and_then(integer).unwrap_or_default();
+        let failed: Vec<_> = documents(reply, "writeErrors").filter_map(|error| integer(error.get("index")?)).collect();
+        let is_done = |index: usize| {
+            let index = i64::try_from(index).unwrap_or(i64::MAX);
+            !failed.contains(&index) && (!is_ordered || failed.iter().all(|failed| *failed > index))
+        };
+        let written = batch.indexes.iter().zip(&batch.statements).enumerate();
+        for (_, (index, document)) in written.filter(|(at, _)| batch.command == "insert" && is_done(*at)) {
+            self.inserted_ids.insert(index.to_string(), document.get("_id").cloned().unwrap_or(Bson::Null));
+        }
         let upserted = documents(reply, "upserted").count();
         match batch.command {
             "insert" => self.inserted += n,
@@ -122,9 +131,7 @@ fn statement(name: &str, model: &Document) -> Result<(&'static str, Document), S
 pub(crate) async fn write(call: &mut Call<'_>, name: &str) -> Result<Outcome, Stop> {
     let arguments = call.arguments;
     for argument in arguments.keys() {
-        let known = [
-            "document", "documents", "filter", "update", "replacement", "requests", "session", "timeoutMS",
-        ];
+        let known = ["document", "documents", "filter", "update", "replacement", "requests", "session", "timeoutMS"];
         let argument = argument.as_str();
         if !known.contains(&argument) && !OF_COMMAND.contains(&argument) && !OF_STATEMENT.contains(&argument) {
             return unsupported(format!("argument {argument}"));
@@ -146,7 +153,6 @@ pub(crate) async fn write(call: &mut Call<'_>, name: &str) -> Result<Outcome, St
     if models.is_empty() {
         return Err(Stop::Refused("no writes".to_owned()));
     }
-    let is_many = ["insertMany", "bulkWrite"].contains(&name);
     let is_ordered = arguments.get_bool("ordered").unwrap_or(true);
     let mut batches: Vec<Batch> = Vec::new();
     for (index, (kind, model)) in models.iter().enumerate() {
@@ -175,29 +181,22 @@ pub(crate) async fn write(call: &mut Call<'_>, name: &str) -> Result<Outcome, St
             _ => "deletes",
         };
         let mut command = doc! { batch.command: call.target.collection.as_str(), field: batch.statements.clone() };
-        if is_many {
-            command.insert("ordered", is_ordered);
-        }
+        command.insert("ordered", is_ordered);
         for name in OF_COMMAND {
             if let Some(value) = arguments.get(name).filter(|_| name != "ordered") {
                 command.insert(name, value.clone());
             }
         }
-        if batch.command == "insert" {
-            for (index, document) in batch.indexes.iter().zip(&batch.statements) {
-                tally.inserted_ids.insert(index.to_string(), document.get("_id").cloned().unwrap_or(Bson::Null));
-            }
-        }
         match call.run(Kind::Write, command).await {
             Ok(reply) => {
                 is_acknowledged &= !reply.is_empty();
-                tally.add(batch, &reply);
+                tally.add(batch, is_ordered, &reply);
             }
             Err(Stop::Error(error, _)) => {
                 let Error::Write(write) = &*error else {
                     return Err(Stop::Error(error, Some(tally.result())));
                 };
-                tally.add(batch, &write.reply);
+                tally.add(batch, is_ordered, &write.reply);
                 let ends = write.index.is_some() && is_ordered;
                 failed.get_or_insert(error);
                 if ends {

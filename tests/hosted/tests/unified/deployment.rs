@@ -96,9 +96,7 @@ impl Deployment {
     fn primary(&self) -> Result<&Mongod, String> {
         match &self.servers {
             Servers::One(server) => Ok(server),
-            Servers::Set(set) => {
-                Ok(set.member(set.wait_for_primary(SETTLING).map_err(|error| error.to_string())?))
-            }
+            Servers::Set(set) => Ok(set.member(set.wait_for_primary(SETTLING).map_err(|error| error.to_string())?)),
         }
     }
 
@@ -141,6 +139,11 @@ impl Deployment {
         }
     }
 
+    /// The connection string of the server that accepts writes.
+    pub(crate) fn direct_uri(&self) -> Result<String, String> {
+        Ok(self.primary()?.uri() + "/?")
+    }
+
     /// Ends what an earlier test has left: fail points and open transactions.
     pub(crate) fn clean(&self) -> Result<(), String> {
         self.clean_fail_points()?;
@@ -155,18 +158,26 @@ impl Deployment {
         Ok(())
     }
 
+    /// Removes a collection if it exists.
+    pub(crate) fn remove(&self, database: &str, collection: &str) -> Result<(), String> {
+        match self.run(database, doc! { "drop": collection, "writeConcern": self.everywhere() }) {
+            Err(error) if !error.contains("ns not found") => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The write concern of all members, and of their journals: a snapshot is of what a majority has there.
+    fn everywhere(&self) -> Document {
+        doc! { "w": i32::try_from(self.members().len()).unwrap_or(1), "j": true }
+    }
+
     /// Replaces the collections that a test needs.
     pub(crate) fn fill(&self, data: &[Bson]) -> Result<(), String> {
-        let members = i32::try_from(self.members().len()).unwrap_or(1);
-        let everywhere = doc! { "w": members };
+        let everywhere = self.everywhere();
         for part in data.iter().filter_map(Bson::as_document) {
             let text = |name: &str| part.get_str(name).map_err(|error| format!("initialData: {error}"));
             let (collection, database) = (text("collectionName")?, text("databaseName")?);
-            let drop = doc! { "drop": collection, "writeConcern": everywhere.clone() };
-            match self.run(database, drop) {
-                Err(error) if !error.contains("ns not found") => return Err(error),
-                _ => {}
-            }
+            self.remove(database, collection)?;
             let documents = part.get_array("documents").cloned().unwrap_or_default();
             if documents.is_empty() || part.contains_key("createOptions") {
                 let mut create = doc! { "create": collection };
@@ -216,22 +227,29 @@ impl Shared {
 
     /// Runs a test on a deployment that is free, or on one more.
     pub(crate) fn with<T>(&self, test: impl FnOnce(Arc<Deployment>) -> T) -> Result<T, String> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let deployment = loop {
-            if let Some(deployment) = state.idle.pop() {
-                break deployment;
-            }
-            if state.left > 0 {
-                state.left -= 1;
-                drop(state);
-                break Arc::new(Deployment::start(self.topology)?);
-            }
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        let deployment = match self.take() {
+            Some(deployment) => deployment,
+            None => Arc::new(Deployment::start(self.topology)?),
         };
         let result = test(Arc::clone(&deployment));
         self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push(deployment);
         self.freed.notify_one();
         Ok(result)
+    }
+
+    /// Waits for a deployment that is free; `None` if one more may be started.
+    fn take(&self) -> Option<Arc<Deployment>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(deployment) = state.idle.pop() {
+                return Some(deployment);
+            }
+            if state.left > 0 {
+                state.left -= 1;
+                return None;
+            }
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Ends the servers.

@@ -14,8 +14,6 @@ pub(crate) enum Stop {
     Refused(String),
     /// The test needs an API that is missing, or the runner does not know it.
     Unsupported(String),
-    /// The test does not apply to these servers.
-    Skipped(String),
     /// The test cannot go on.
     Fault(String),
 }
@@ -38,7 +36,7 @@ impl fmt::Display for Stop {
             Self::Error(error, _) => write!(f, "it failed: {error}"),
             Self::Refused(what) => write!(f, "it was refused: {what}"),
             Self::Unsupported(what) => write!(f, "unsupported: {what}"),
-            Self::Skipped(why) | Self::Fault(why) => f.write_str(why),
+            Self::Fault(why) => f.write_str(why),
         }
     }
 }

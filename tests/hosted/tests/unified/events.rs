@@ -11,8 +11,15 @@ use poolhouse_smol::{Client, Event, Notice, Subscription};
 
 /// Commands whose content is not shown. Of these, tests see the events only with `observeSensitiveCommands`.
 const SENSITIVE: [&str; 9] = [
-    "authenticate", "saslStart", "saslContinue", "getnonce", "createUser", "updateUser", "copydbgetnonce",
-    "copydbsaslstart", "copydb",
+    "authenticate",
+    "saslStart",
+    "saslContinue",
+    "getnonce",
+    "createUser",
+    "updateUser",
+    "copydbgetnonce",
+    "copydbsaslstart",
+    "copydb",
 ];
 
 /// The events of commands, pools, and servers.
@@ -27,7 +34,7 @@ pub(crate) enum Kind {
 pub(crate) struct Watched {
     pub(crate) client: Client,
     pub(crate) options: Document,
-    subscription: RefCell<Subscription>,
+    subscriptions: RefCell<Vec<Subscription>>,
     seen: RefCell<Vec<Event>>,
     /// Events before this index are those of the preparation.
     from: Cell<usize>,
@@ -37,7 +44,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(client: Client, subscription: Subscription, entity: &Document) -> Self {
+    pub(crate) fn new(client: Client, subscriptions: Vec<Subscription>, entity: &Document) -> Self {
         let texts = |name: &str| -> Vec<String> {
             let list = entity.get_array(name).map(Vec::as_slice).unwrap_or_default();
             list.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
@@ -47,7 +54,7 @@ impl Watched {
         Self {
             client,
             options: entity.get_document("uriOptions").cloned().unwrap_or_default(),
-            subscription: RefCell::new(subscription),
+            subscriptions: RefCell::new(subscriptions),
             seen: RefCell::default(),
             from: Cell::new(0),
             observed: texts("observeEvents"),
@@ -58,8 +65,8 @@ impl Watched {
 
     /// Takes the events so far: a subscription keeps a limited number of them.
     pub(crate) fn drain(&self) -> Result<(), String> {
-        let mut subscription = self.subscription.borrow_mut();
-        while let Some(notice) = subscription.try_next() {
+        let mut subscriptions = self.subscriptions.borrow_mut();
+        while let Some(notice) = subscriptions.iter_mut().find_map(|it| it.try_next()) {
             match notice {
                 Notice::Event { event, .. } => self.seen.borrow_mut().push(event),
                 Notice::Lagged { count } => return Err(format!("{count} events were lost")),

@@ -28,9 +28,28 @@ pub(crate) enum Kind {
 
 /// Arguments that are fields of the command.
 const FIELDS: [&str; 22] = [
-    "sort", "projection", "skip", "limit", "batchSize", "hint", "max", "min", "showRecordId", "returnKey", "let",
-    "rawData", "allowDiskUse", "collation", "comment", "maxTimeMS", "arrayFilters", "bypassDocumentValidation",
-    "ordered", "upsert", "allowPartialResults", "noCursorTimeout",
+    "sort",
+    "projection",
+    "skip",
+    "limit",
+    "batchSize",
+    "hint",
+    "max",
+    "min",
+    "showRecordId",
+    "returnKey",
+    "let",
+    "rawData",
+    "allowDiskUse",
+    "collation",
+    "comment",
+    "maxTimeMS",
+    "arrayFilters",
+    "bypassDocumentValidation",
+    "ordered",
+    "upsert",
+    "allowPartialResults",
+    "noCursorTimeout",
 ];
 
 /// Arguments that are not fields of the command.
@@ -94,6 +113,13 @@ impl Run {
         let mut call = Call { run: self, watched, target, arguments, session };
         let result = call.execute(name).await?;
         match result {
+            Outcome::Value(_) if name == "createCollection" => {
+                if let Ok(id) = operation.get_str("saveResultAsEntity") {
+                    let collection = text(arguments, "collection")?.to_owned();
+                    self.add_target(id, Target { collection, ..call.target });
+                }
+                Ok(None)
+            }
             Outcome::Value(value) => Ok(value),
             Outcome::Cursor(cursor) => {
                 if let Ok(id) = operation.get_str("saveResultAsEntity") {
@@ -111,7 +137,8 @@ impl Run {
             if arguments.contains_key("timeoutMS") {
                 return unsupported("the time limit of Cursor::close");
             }
-            cursor.close().await?;
+            // The client returns the error of `killCursors`, which the specification ignores.
+            let _ = cursor.close().await;
             return Ok(None);
         }
         let result = if name == "iterateOnce" { self.iterate_once(&mut cursor).await } else { cursor.try_next().await };
@@ -216,7 +243,7 @@ fn write_concern(given: &Document) -> Result<WriteConcern, Stop> {
             ("w", Bson::String(name)) => concern.w = Some(W::Name(name.as_str().into())),
             ("w", count) => {
                 let count = integer(count).and_then(|count| u32::try_from(count).ok());
-                concern.w = Some(W::Members(count.ok_or("w".to_owned())?));
+                concern.w = Some(W::Nodes(count.ok_or("w".to_owned())?));
             }
             ("journal" | "j", journal) => concern.journal = journal.as_bool(),
             ("wtimeoutMS" | "wtimeout", time) => concern.w_timeout = millis(time),
@@ -295,7 +322,9 @@ impl Call<'_> {
         }
         if kind == Kind::Write {
             let mut concern = Document::new();
-            for (option, field) in [("w", "w"), ("journal", "j"), ("wTimeoutMS", "wtimeout"), ("wtimeoutMS", "wtimeout")] {
+            for (option, field) in
+                [("w", "w"), ("journal", "j"), ("wTimeoutMS", "wtimeout"), ("wtimeoutMS", "wtimeout")]
+            {
                 if let Some(value) = client.get(option) {
                     concern.insert(field, value.clone());
                 }
@@ -318,11 +347,13 @@ impl Call<'_> {
     /// The options of a command.
     fn options(&self, kind: Kind) -> Result<CommandOptions<'static>, Stop> {
         let mut options = CommandOptions::new();
-        options.timeout = self.arguments.get("timeoutMS").or_else(|| self.target.options.get("timeoutMS")).and_then(millis);
+        options.timeout =
+            self.arguments.get("timeoutMS").or_else(|| self.target.options.get("timeoutMS")).and_then(millis);
         options.retry = kind != Kind::Plain;
         let mut preference = None;
         if let Some(session) = self.session.as_ref().filter(|it| it.session.in_transaction()) {
-            preference = self.run.preferences.borrow().get(session.id).map(mode_of).transpose()?;
+            let of_transaction = self.run.preferences.borrow().get(session.id).map(mode_of).transpose()?;
+            preference = of_transaction.filter(|_| kind == Kind::Read);
         } else if matches!(kind, Kind::Read | Kind::Plain) {
             let own = |of: &Document| of.get_document("readPreference").ok().map(mode_of).transpose();
             preference = own(self.arguments)?;
@@ -330,21 +361,29 @@ impl Call<'_> {
                 preference = own(&self.target.options)?;
             }
         }
-        if preference.is_none() && kind == Kind::Read || self.is_in_transaction() {
+        if kind == Kind::Read && preference.is_none() {
             if let Ok(mode) = self.watched.options.get_str("readPreference") {
-                preference = preference.or(Some(mode_of(&doc! { "mode": mode })?));
+                preference = Some(mode_of(&doc! { "mode": mode })?);
             }
         }
         options.read_preference = preference.filter(|mode| *mode != ReadMode::Primary).map(ReadPreference::of);
         Ok(options)
     }
 
-    /// Runs a command with the concerns of its kind.
-    pub(crate) async fn run(&mut self, kind: Kind, mut command: Document) -> Result<Document, Stop> {
+    /// Removes what a time limit or the server's release forbids, and adds the concerns.
+    fn adapt(&self, kind: Kind, command: &mut Document) -> Result<(), Stop> {
         if self.has_limit() {
             command.remove("maxTimeMS");
         }
-        self.concerns(&mut command, kind)?;
+        if self.run.deployment.version.as_slice() < &[8, 2] {
+            command.remove("rawData");
+        }
+        self.concerns(command, kind)
+    }
+
+    /// Runs a command with the concerns of its kind.
+    pub(crate) async fn run(&mut self, kind: Kind, mut command: Document) -> Result<Document, Stop> {
+        self.adapt(kind, &mut command)?;
         let options = self.options(kind)?;
         let (client, database) = (self.watched.client.clone(), self.target.database.clone());
         Ok(match &mut self.session {
@@ -363,15 +402,15 @@ impl Call<'_> {
     }
 
     fn prepare(&self, kind: Kind, command: &mut Document) -> Result<(CommandOptions<'static>, CursorOptions), Stop> {
-        if self.has_limit() {
-            command.remove("maxTimeMS");
-        }
-        self.concerns(command, kind)?;
+        self.adapt(kind, command)?;
         let mut further = CursorOptions::new();
         let size = self.arguments.get("batchSize").and_then(integer).and_then(|size| u32::try_from(size).ok());
         further.batch_size = size.filter(|size| *size > 0);
         further.comment = self.arguments.get("comment").cloned();
-        further.max_await_time = self.arguments.get("maxAwaitTimeMS").and_then(millis);
+        // `maxTimeMS` of a command that the test has written is that of `getMore`.
+        let of_batches = if kind == Kind::Plain { "maxTimeMS" } else { "maxAwaitTimeMS" };
+        let time = self.arguments.get("maxAwaitTimeMS").or_else(|| self.arguments.get(of_batches));
+        further.max_await_time = time.and_then(millis);
         let is_limited = self.option("timeoutMS", "timeoutMS").and_then(integer).is_some_and(|limit| limit > 0);
         let is_tailable = self.arguments.get_str("cursorType").is_ok_and(|kind| kind != "nonTailable")
             || is_change_stream(command)
@@ -435,9 +474,9 @@ impl Call<'_> {
             name => name.into(),
         };
         let mut command = doc! { "aggregate": of, "pipeline": pipeline };
-        let writes = documents(&command, "pipeline").last().is_some_and(|stage| {
-            stage.contains_key("$out") || stage.contains_key("$merge")
-        });
+        let writes = documents(&command, "pipeline")
+            .last()
+            .is_some_and(|stage| stage.contains_key("$out") || stage.contains_key("$merge"));
         self.fields(&mut command, &["pipeline", "batchSize"])?;
         let mut cursor = Document::new();
         if let Some(size) = self.arguments.get("batchSize").filter(|_| !writes) {
@@ -459,7 +498,11 @@ impl Call<'_> {
         let mut cursor = Document::new();
         for (name, value) in self.arguments {
             match name.as_str() {
-                "fullDocument" | "fullDocumentBeforeChange" | "showExpandedEvents" | "resumeAfter" | "startAfter"
+                "fullDocument"
+                | "fullDocumentBeforeChange"
+                | "showExpandedEvents"
+                | "resumeAfter"
+                | "startAfter"
                 | "startAtOperationTime" => drop(stage.insert(name, value.clone())),
                 "batchSize" => drop(cursor.insert("batchSize", value.clone())),
                 "comment" | "collation" => drop(command.insert(name, value.clone())),
@@ -700,8 +743,7 @@ impl Call<'_> {
     }
 
     async fn find_and_modify(&mut self, name: &str) -> Result<Outcome, Stop> {
-        let mut command =
-            doc! { "findAndModify": self.target.collection.as_str(), "query": self.argument("filter")? };
+        let mut command = doc! { "findAndModify": self.target.collection.as_str(), "query": self.argument("filter")? };
         match name {
             "findOneAndDelete" => drop(command.insert("remove", true)),
             "findOneAndUpdate" => {
@@ -723,12 +765,15 @@ impl Call<'_> {
             command.insert("fields", projection.clone());
         }
         let reply = self.run(Kind::Write, command).await?;
-        Ok(Outcome::Value(Some(reply.get("value").cloned().unwrap_or(Bson::Null))))
+        let concern = self.target.options.get_document("writeConcern");
+        let is_acknowledged = self.is_in_transaction() || concern.map_or(true, |it| !is_unacknowledged(it));
+        Ok(Outcome::Value(is_acknowledged.then(|| reply.get("value").cloned().unwrap_or(Bson::Null))))
     }
 
     async fn create_index(&mut self) -> Result<Outcome, Stop> {
         let keys = self.document("keys")?;
-        let default = || keys.iter().map(|(key, order)| format!("{key}_{}", shown(order))).collect::<Vec<_>>().join("_");
+        let default =
+            || keys.iter().map(|(key, order)| format!("{key}_{}", shown(order))).collect::<Vec<_>>().join("_");
         let name = self.arguments.get_str("name").map_or_else(|_| default(), str::to_owned);
         let mut index = doc! { "key": keys.clone(), "name": name.as_str() };
         let mut further = Document::new();
@@ -748,6 +793,10 @@ impl Call<'_> {
 
 fn shown(order: &Bson) -> String {
     order.as_str().map_or_else(|| order.to_string(), str::to_owned)
+}
+
+fn is_unacknowledged(concern: &Document) -> bool {
+    concern.get("w").and_then(integer) == Some(0)
 }
 
 fn is_change_stream(command: &Document) -> bool {

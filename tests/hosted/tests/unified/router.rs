@@ -23,8 +23,22 @@ const CHECKSUM_PRESENT: u32 = 1;
 
 /// Fields of a member's `hello` that a router's has not.
 const OF_MEMBERS: [&str; 16] = [
-    "setName", "setVersion", "hosts", "passives", "arbiters", "primary", "me", "electionId", "secondary", "lastWrite",
-    "arbiterOnly", "passive", "hidden", "tags", "isreplicaset", "isImplicitDefaultMajorityWC",
+    "setName",
+    "setVersion",
+    "hosts",
+    "passives",
+    "arbiters",
+    "primary",
+    "me",
+    "electionId",
+    "secondary",
+    "lastWrite",
+    "arbiterOnly",
+    "passive",
+    "hidden",
+    "tags",
+    "isreplicaset",
+    "isImplicitDefaultMajorityWC",
 ];
 
 /// A running relay. Dropping it ends it; open connections end with their clients.

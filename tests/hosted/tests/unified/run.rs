@@ -128,7 +128,6 @@ pub(crate) fn test(file: &Document, test: &Document, deployment: Arc<Deployment>
     match result {
         Err(Stop::Unsupported(what)) if failed.is_empty() => return Verdict::Unsupported(what),
         Err(Stop::Unsupported(what)) => failed.push(format!("unsupported: {what}")),
-        Err(Stop::Skipped(why)) => return Verdict::Skipped(why),
         Err(stop) => failed.push(stop.to_string()),
         Ok(()) => {}
     }
@@ -151,12 +150,12 @@ pub(crate) fn text<'d>(of: &'d Document, name: &str) -> Result<&'d str, Stop> {
 impl Run {
     async fn test(self: &Rc<Self>, file: &Document, test: &Document) -> Result<(), Stop> {
         self.deployment.clean()?;
+        for (database, collection) in collections(file) {
+            self.deployment.remove(database, collection)?;
+        }
         let empty = Vec::new();
         self.deployment.fill(file.get_array("initialData").unwrap_or(&empty))?;
         self.create(file, "createEntities").await?;
-        for watched in self.all_clients() {
-            watched.begin()?;
-        }
         for operation in documents(test, "operations") {
             self.step(operation, None).await?;
         }
@@ -178,7 +177,8 @@ impl Run {
             let found = Bson::Array(self.deployment.documents(database, collection)?);
             let expected = expected.get("documents").cloned().unwrap_or_default();
             // Documents of an outcome must be equal, not only match.
-            if let Err(error) = matching::check(&doc! { "it": expected }.into(), Some(&doc! { "it": found }.into()), &**self)
+            if let Err(error) =
+                matching::check(&doc! { "it": expected }.into(), Some(&doc! { "it": found }.into()), &**self)
             {
                 self.differs(format!("outcome: {error}"));
             }
@@ -225,6 +225,10 @@ impl Run {
         Ok(Target { client: id.to_owned(), is_client: true, database: "admin".to_owned(), ..Target::default() })
     }
 
+    pub(crate) fn add_target(&self, id: &str, target: Target) {
+        self.targets.borrow_mut().insert(id.to_owned(), target);
+    }
+
     async fn create(self: &Rc<Self>, of: &Document, name: &str) -> Result<(), Stop> {
         for entity in documents(of, name) {
             let (kind, options) = entity.iter().next().ok_or("an entity without a kind".to_owned())?;
@@ -261,16 +265,27 @@ impl Run {
     async fn create_client(&self, id: String, entity: &Document) -> Result<(), Stop> {
         for name in entity.keys() {
             let known = [
-                "id", "uriOptions", "useMultipleMongoses", "observeEvents", "ignoreCommandMonitoringEvents",
-                "observeSensitiveCommands", "serverApi", "observeLogMessages", "observeTracingMessages",
+                "id",
+                "uriOptions",
+                "useMultipleMongoses",
+                "observeEvents",
+                "ignoreCommandMonitoringEvents",
+                "observeSensitiveCommands",
+                "serverApi",
+                "observeLogMessages",
+                "observeTracingMessages",
                 "awaitMinPoolSizeMS",
             ];
             if !known.contains(&name.as_str()) {
                 return Err(Stop::Unsupported(format!("{name} of a client")));
             }
         }
-        let mut uri = self.deployment.uri(entity.get_bool("useMultipleMongoses").unwrap_or(true));
         let given = entity.get_document("uriOptions").cloned().unwrap_or_default();
+        let mut uri = if given.get_bool("directConnection").unwrap_or(false) {
+            self.deployment.direct_uri()?
+        } else {
+            self.deployment.uri(entity.get_bool("useMultipleMongoses").unwrap_or(true))
+        };
         for (name, value) in &given {
             if name == "loadBalanced" && self.deployment.topology() == Topology::LoadBalanced {
                 continue;
@@ -293,13 +308,12 @@ impl Run {
         }
         let (client, subscription) =
             Client::new_subscribed(options).map_err(|error| Stop::Fault(format!("{uri}: {error}")))?;
-        drop(subscription);
-        let kinds = EventKinds::ALL | EventKinds::COMMANDS;
-        let subscription = client.subscribe_to(kinds);
-        let watched = Rc::new(Watched::new(client, subscription, entity));
+        let commands = client.subscribe_to(EventKinds::COMMANDS);
+        let watched = Rc::new(Watched::new(client, vec![subscription, commands], entity));
         self.clients.borrow_mut().insert(id, Rc::clone(&watched));
         if let Some(limit) = entity.get("awaitMinPoolSizeMS").and_then(integer) {
             filled(&watched, limit).await?;
+            watched.begin()?;
         }
         Ok(())
     }
@@ -322,9 +336,13 @@ impl Run {
     }
 
     /// Runs an operation, and compares its result.
-    pub(crate) async fn step(self: &Rc<Self>, operation: &Document, current: Option<InSession<'_>>) -> Result<(), Stop> {
+    pub(crate) async fn step(
+        self: &Rc<Self>,
+        operation: &Document,
+        current: Option<InSession<'_>>,
+    ) -> Result<(), Stop> {
         match self.compared(operation, current).await {
-            Err(stop @ (Stop::Unsupported(_) | Stop::Fault(_) | Stop::Skipped(_))) => Err(stop),
+            Err(stop @ (Stop::Unsupported(_) | Stop::Fault(_))) => Err(stop),
             _ => Ok(()),
         }
     }
@@ -337,7 +355,7 @@ impl Run {
     ) -> Result<(), Stop> {
         let name = text(operation, "name")?;
         let result = self.operate(operation, current).await;
-        if let Err(stop @ (Stop::Unsupported(_) | Stop::Fault(_) | Stop::Skipped(_))) = result {
+        if let Err(stop @ (Stop::Unsupported(_) | Stop::Fault(_))) = result {
             return Err(stop);
         }
         if operation.get_bool("ignoreResultAndError").unwrap_or(false) {
@@ -413,7 +431,13 @@ impl Run {
         let (client, session) = (arguments.get_str("client"), arguments.get_str("session"));
         match name {
             "createEntities" => Box::pin(self.create(arguments, "entities")).await,
-            "failPoint" | "targetedFailPoint" => {
+            "failPoint" => {
+                let point = arguments.get_document("failPoint").map_err(|error| error.to_string())?;
+                let client = self.client(client.unwrap_or_default())?;
+                let set = client.client.run_command("admin", point.clone()).await;
+                set.map(drop).map_err(|error| Stop::Fault(format!("{point}: {error}")))
+            }
+            "targetedFailPoint" => {
                 let point = arguments.get_document("failPoint").map_err(|error| error.to_string())?;
                 Ok(self.deployment.run("admin", point.clone()).map(drop)?)
             }
@@ -492,7 +516,7 @@ impl Run {
             "assertIndexExists" | "assertIndexNotExists" => {
                 let index = text(arguments, "indexName")?;
                 let list = doc! { "listIndexes": text(arguments, "collectionName")? };
-                let is_it = |found: &Document| found.get_str("name") == Ok(index);
+                let is_it = |found: &Document| found.get_str("name").is_ok_and(|name| name == index);
                 let found = self.has_any(text(arguments, "databaseName")?, list, is_it)?;
                 self.exists(index, found, name == "assertIndexExists");
                 Ok(())
@@ -524,7 +548,8 @@ impl Run {
             "assertTopologyType" => {
                 let expected = text(arguments, "topologyType")?;
                 let topologies = self.topologies.borrow();
-                let topology = topologies.get(text(arguments, "topologyDescription")?).ok_or("no topology".to_owned())?;
+                let topology =
+                    topologies.get(text(arguments, "topologyDescription")?).ok_or("no topology".to_owned())?;
                 let found = topology.get().topology_type().name();
                 if found != expected {
                     self.differs(format!("the topology is {found}, expected {expected}"));
@@ -574,6 +599,24 @@ impl Run {
         let cursor = reply.get_document("cursor").map_err(|error| error.to_string())?;
         Ok(documents(cursor, "firstBatch").any(is_it))
     }
+}
+
+/// The collections of a file that have no initial data: another test may have left documents there.
+fn collections(file: &Document) -> Vec<(&str, &str)> {
+    let entities =
+        |kind: &'static str| documents(file, "createEntities").filter_map(move |entity| entity.get_document(kind).ok());
+    let database = |id: &str| {
+        let database = entities("database").find(|it| it.get_str("id").is_ok_and(|known| known == id));
+        database.and_then(|it| it.get_str("databaseName").ok())
+    };
+    entities("collection")
+        .filter_map(|it| Some((database(it.get_str("database").ok()?)?, it.get_str("collectionName").ok()?)))
+        .filter(|(database, collection)| {
+            let is = |of: &Document, name: &str, value: &str| of.get_str(name).is_ok_and(|known| known == value);
+            !documents(file, "initialData")
+                .any(|it| is(it, "databaseName", database) && is(it, "collectionName", collection))
+        })
+        .collect()
 }
 
 /// Waits until the pools of all members have their minimum.
