@@ -4,8 +4,9 @@
 //! specifications' `source/` folder, or a checkout of the specifications that contains it. A relative
 //! path is resolved against the workspace root, then against the current folder.
 
+use alloc::collections::BTreeMap;
 use core::fmt;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

@@ -51,7 +51,7 @@ pub(crate) struct Deployment {
 
 #[derive(Debug)]
 enum Servers {
-    One(Mongod),
+    One(Box<Mongod>),
     Set(MongodReplicaSet),
 }
 
@@ -60,7 +60,7 @@ impl Deployment {
         let failed = |error: &dyn core::fmt::Display| error.to_string();
         let members = if topology == Topology::ReplicaSet { 3 } else { 1 };
         let servers = if topology == Topology::Single {
-            Servers::One(Mongod::start(MongodOptions::default()).map_err(|error| failed(&error))?)
+            Servers::One(Box::new(Mongod::start(MongodOptions::default()).map_err(|error| failed(&error))?))
         } else {
             // A busy machine must not cause an election.
             let calm = Duration::from_secs(10);

@@ -393,7 +393,7 @@ impl Call<'_> {
     }
 
     /// Runs a command that replies with a cursor.
-    async fn open(&mut self, kind: Kind, mut command: Document) -> Result<Cursor, Stop> {
+    async fn open(&self, kind: Kind, mut command: Document) -> Result<Cursor, Stop> {
         let (options, further) = self.prepare(kind, &mut command)?;
         if self.session.is_some() {
             return unsupported("a cursor that does not borrow its session");
@@ -670,7 +670,9 @@ impl Call<'_> {
                 if let Some(filter) = self.arguments.get("filter") {
                     command.insert("filter", filter.clone());
                 }
-                command.extend((name == "listCollectionNames").then(|| doc! { "nameOnly": true }).unwrap_or_default());
+                if name == "listCollectionNames" {
+                    command.insert("nameOnly", true);
+                }
                 self.batches(&mut command)?;
                 names_of(self.all(Kind::List, command).await?, name == "listCollectionNames")
             }
@@ -679,7 +681,9 @@ impl Call<'_> {
                 if let Some(filter) = self.arguments.get("filter") {
                     command.insert("filter", filter.clone());
                 }
-                command.extend((name == "listDatabaseNames").then(|| doc! { "nameOnly": true }).unwrap_or_default());
+                if name == "listDatabaseNames" {
+                    command.insert("nameOnly", true);
+                }
                 self.fields(&mut command, &[])?;
                 let reply = self.run(Kind::List, command).await?;
                 let found = reply.get_array("databases").cloned().unwrap_or_default();
