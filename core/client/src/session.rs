@@ -315,7 +315,7 @@ impl<P: Platform> OwnState<P> {
             }
         } else if self.options.snapshot && shape.takes_cluster_time {
             if established.max_wire_version < WIRE_VERSION_5_0 {
-                return Err(Error::Session("snapshot reads need servers of release 5.0 or later"));
+                return Err(Error::Session("Snapshot reads require MongoDB 5.0 or later"));
             }
             additions.concern = Some(Concern::Snapshot(self.snapshot_time));
         } else if shape.takes_cluster_time && shape.read_concern.is_none_or(takes_operation_time) {
@@ -340,11 +340,11 @@ impl<P: Platform> OwnState<P> {
             UNACKNOWLEDGED
         } else if self.transaction.is_open() {
             if shape.read_concern.is_some() {
-                "a command of a transaction has no read concern of its own: use TransactionOptions"
+                "Cannot set read concern after starting a transaction: use TransactionOptions"
             } else if shape.has_write_concern {
-                "a command of a transaction has no write concern of its own: use TransactionOptions"
+                "Cannot set write concern after starting a transaction: use TransactionOptions"
             } else if read_preference.is_some_and(|preference| preference.options().mode != ReadMode::Primary) {
-                "a transaction reads from the primary only"
+                "read preference in a transaction must be primary"
             } else {
                 return Ok(());
             }

@@ -478,11 +478,11 @@ impl<P: Platform> ClientSession<P> {
         let read_concern_level = options.read_concern_level.or_else(|| of_client.read_concern_level.clone());
         let write_concern = options.write_concern.unwrap_or_else(|| of_client.write_concern.clone());
         if write_concern.w == Some(W::Nodes(0)) {
-            return Err(Error::Session("a transaction needs a write concern with an acknowledgement"));
+            return Err(Error::Session("transactions do not support unacknowledged write concerns"));
         }
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         if own.options.snapshot {
-            return Err(Error::Session("a session of snapshot reads has no transactions"));
+            return Err(Error::Session("Transactions are not supported in snapshot sessions"));
         }
         own.transaction.start().map_err(misuse)?;
         own.transaction_deadline = None;

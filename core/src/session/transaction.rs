@@ -94,15 +94,17 @@ pub enum TransactionMisuse {
 }
 
 impl TransactionMisuse {
-    /// Returns the message.
+    /// Returns the message, whose text all drivers have in common.
+    ///
+    /// Source: Transactions, "ClientSession changes".
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::AlreadyStarted => "the session has an open transaction already",
-            Self::NotStarted => "the session has no transaction",
-            Self::CommitAfterAbort => "the transaction was aborted, so it cannot be committed",
-            Self::AbortAfterCommit => "the transaction was committed, so it cannot be aborted",
-            Self::AbortAfterAbort => "the transaction was aborted already",
+            Self::AlreadyStarted => "Transaction already in progress",
+            Self::NotStarted => "No transaction started",
+            Self::CommitAfterAbort => "Cannot call commitTransaction after calling abortTransaction",
+            Self::AbortAfterCommit => "Cannot call abortTransaction after calling commitTransaction",
+            Self::AbortAfterAbort => "Cannot call abortTransaction twice",
         }
     }
 }

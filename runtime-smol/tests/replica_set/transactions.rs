@@ -170,28 +170,36 @@ fn misuse_is_an_error_of_the_session() {
             assert!(matches!(error, Error::Session(_)) && error.to_string().contains(text), "{error}");
         }
         let mut session = session(&client);
-        refused_by_session(session.commit_transaction().await, "no transaction");
-        refused_by_session(session.abort_transaction().await, "no transaction");
+        refused_by_session(session.commit_transaction().await, "No transaction started");
+        refused_by_session(session.abort_transaction().await, "No transaction started");
         let zero = WriteConcern { w: Some(W::Nodes(0)), ..WriteConcern::default() };
         let outcome = session.start_transaction(TransactionOptions::new().write_concern(zero));
-        refused_by_session(outcome, "acknowledgement");
+        refused_by_session(outcome, "transactions do not support unacknowledged write concerns");
         session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
-        refused_by_session(session.start_transaction(TransactionOptions::new()), "open transaction");
+        refused_by_session(session.start_transaction(TransactionOptions::new()), "Transaction already in progress");
         let concern = doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 1 } };
-        refused_by_session(session.run_command("db", concern).await, "write concern");
+        refused_by_session(session.run_command("db", concern).await, "Cannot set write concern after");
         let concern = doc! { "find": "c", "readConcern": { "level": "local" } };
-        refused_by_session(session.run_command("db", concern).await, "read concern");
+        refused_by_session(session.run_command("db", concern).await, "Cannot set read concern after");
         let secondary = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Secondary));
-        refused_by_session(session.run_command_with("db", doc! { "find": "c" }, secondary).await, "primary");
+        let text = "read preference in a transaction must be primary";
+        refused_by_session(session.run_command_with("db", doc! { "find": "c" }, secondary).await, text);
         session.commit_transaction().await.expect("an empty transaction");
         session.commit_transaction().await.expect("once more");
-        refused_by_session(session.abort_transaction().await, "committed");
+        refused_by_session(
+            session.abort_transaction().await,
+            "Cannot call abortTransaction after calling commitTransaction",
+        );
         session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
         session.abort_transaction().await.expect("an empty transaction");
-        refused_by_session(session.abort_transaction().await, "already");
-        refused_by_session(session.commit_transaction().await, "aborted");
+        refused_by_session(session.abort_transaction().await, "Cannot call abortTransaction twice");
+        refused_by_session(
+            session.commit_transaction().await,
+            "Cannot call commitTransaction after calling abortTransaction",
+        );
         let mut snapshot = client.start_session(ClientSessionOptions::new().snapshot(true));
-        refused_by_session(snapshot.start_transaction(TransactionOptions::new()), "snapshot");
+        let text = "Transactions are not supported in snapshot sessions";
+        refused_by_session(snapshot.start_transaction(TransactionOptions::new()), text);
         for name in ["insert", "find", "commitTransaction", "abortTransaction"] {
             assert_eq!(primary.count_of(name), 0, "{name}");
         }
