@@ -324,7 +324,7 @@ impl<P: Platform> OwnState<P> {
         Ok(())
     }
 
-    /// Whether reads see earlier operations of the session.
+    /// Whether commands follow earlier operations of the session.
     const fn is_causal(&self) -> bool {
         self.options.causal_consistency && !self.options.snapshot
     }
@@ -428,8 +428,8 @@ fn create<P: Platform>(client: &Client<P>, now: Instant) -> Result<ServerSession
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientSessionOptions {
-    /// Whether each read of the session sees its earlier operations, on whichever member of the
-    /// deployment it runs. Default true; without effect if `snapshot` is true.
+    /// Whether each read and each write of the session follows its earlier operations, on whichever
+    /// member of the deployment it runs. Default true; without effect if `snapshot` is true.
     ///
     /// It is guaranteed for reads with the read concern `majority` after writes with the write
     /// concern `majority`.
@@ -550,7 +550,7 @@ impl<P: Platform> ClientSession<P> {
             .map(|time| bson::Timestamp { time: time.time_s, increment: time.increment })
     }
 
-    /// Makes the reads of this session see the operation at this time. An earlier time than that of
+    /// Makes the reads and writes of this session follow the operation at this time. An earlier time than that of
     /// the session changes nothing.
     pub fn advance_operation_time(&mut self, time: bson::Timestamp) {
         let time = Timestamp { time_s: time.time, increment: time.increment };
