@@ -313,11 +313,12 @@ impl<P: Platform> OwnState<P> {
                     self.transaction.pin(Pin::Router(guard.server().clone()));
                 }
             }
-        } else if self.options.snapshot && shape.takes_cluster_time {
+        } else if self.options.snapshot {
             if established.max_wire_version < WIRE_VERSION_5_0 {
                 return Err(Error::Session("Snapshot reads require MongoDB 5.0 or later"));
             }
-            additions.concern = Some(Concern::Snapshot(self.snapshot_time));
+            // It makes servers refuse what cannot read the snapshot. `killCursors` reads nothing.
+            additions.concern = (shape.name != "killCursors").then_some(Concern::Snapshot(self.snapshot_time));
         } else if shape.takes_cluster_time && shape.read_concern.is_none_or(takes_operation_time) {
             additions.concern = after.map(Concern::After);
         }
@@ -351,15 +352,10 @@ impl<P: Platform> OwnState<P> {
         } else {
             self.transaction.take_pin();
             self.transaction_span = None;
-            if !self.options.snapshot {
-                return Ok(());
-            } else if shape.writes {
-                "a snapshot session has no writes"
-            } else if shape.takes_cluster_time && shape.read_concern.is_some() {
-                "a read of a snapshot session has no read concern of its own"
-            } else {
+            if !self.options.snapshot || shape.read_concern.is_none() {
                 return Ok(());
             }
+            "a command of a snapshot session has no read concern of its own"
         };
         Err(Error::Session(error))
     }
@@ -436,10 +432,11 @@ pub struct ClientSessionOptions {
     pub causal_consistency: bool,
     /// Whether all reads of the session (`find`, `aggregate`, `distinct`) see the data of the same
     /// time, which the server chooses for the first one. It needs servers of release 5.0 or later,
-    /// which refuse a read of a time before the last 5 minutes. The session can have no writes and
-    /// no transaction. Default false.
+    /// which refuse a read of a time before the last 5 minutes. All commands of the session have the
+    /// read concern `snapshot`, so that servers refuse those that cannot read this data (code 72), such
+    /// as writes and `listCollections`. The session can have no transaction. Default false.
     ///
-    /// Source: Snapshot Reads.
+    /// Source: Snapshot Reads, "Sending readConcern to the server on all commands".
     pub snapshot: bool,
 }
 
@@ -596,8 +593,8 @@ impl<P: Platform> ClientSession<P> {
     /// `w: 0`), or if the deployment supports no sessions; in a transaction also if it has
     /// a read or write concern, another read preference than `primary`, or in
     /// [`with_transaction`](Self::with_transaction) a time limit beside that of the client, or if the
-    /// server is a standalone one; in a snapshot session, if the command writes, a read has its own read
-    /// concern, or the server is older than 5.0. Nothing is sent then.
+    /// server is a standalone one; in a snapshot session, if the command has its own read concern, or the
+    /// server is older than 5.0. Nothing is sent then.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }
