@@ -35,8 +35,9 @@ impl<P: Platform> Client<P> {
     ///
     /// The operation may take as long as
     /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows; it is retried
-    /// until then, or once if there is no limit. If the pause before a retry (of at most 400 ms, or
-    /// after an overload as below) would end after the limit, the operation ends with the last error.
+    /// until then, until it succeeds if the limit is zero, or once if there is no limit. If the pause
+    /// before a retry (of at most 400 ms, or after an overload as below) would end after the limit, the
+    /// operation ends with the last error.
     /// Any command is retried if it was not sent. A command that reads (`find`, `aggregate`, `count`,
     /// `distinct`, `listDatabases`, `listCollections`, `listIndexes`) is retried after a network error
     /// or a change of the server's state. So is a write (`insert`, `update`, `delete`,

@@ -35,9 +35,9 @@ pub struct CommandOptions<'a> {
     /// Default false.
     pub client_read_preference: bool,
     /// The time limit for all attempts; `None` is the limits of the client's options. If it is set,
-    /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is no limit, but selection with
-    /// check-out still takes at most `serverSelectionTimeoutMS`. Zero is no limit either, as
-    /// `timeoutMS=0` in a connection string. If the client has a timeout, a command in
+    /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is never reached, but selection with
+    /// check-out still takes at most `serverSelectionTimeoutMS`. Zero means the same, as `timeoutMS=0` in
+    /// a connection string: the command is retried until it succeeds. If the client has a timeout, a command in
     /// `with_transaction` with a limit is refused.
     pub timeout: Option<Duration>,
     /// Whether the command may be executed twice without harm. Then it is also retried, preferably
@@ -170,8 +170,8 @@ impl AttemptError for OperationError {
     }
 }
 
-/// When an operation is retried. An operation with a deadline is retried until then, any other once;
-/// after an overload, `max_adaptive_retries` applies to both.
+/// When an operation is retried. An operation with a deadline is retried until then (without end if it
+/// is [`Instant::MAX`]), any other once; after an overload, `max_adaptive_retries` applies to both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Whether it is retried at all.
@@ -273,8 +273,7 @@ impl<R: Runtime> ClientCore<R> {
             deadline,
             policy,
             failures: 0,
-            // A limit that is never reached is none.
-            retries_max: if deadline.is_some_and(|deadline| deadline < Instant::MAX) { u32::MAX } else { 1 },
+            retries_max: if deadline.is_some() { u32::MAX } else { 1 },
             server: None,
             deprioritized,
             pause_until: None,
