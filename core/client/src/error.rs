@@ -39,6 +39,8 @@ pub enum Error {
     /// The operation failed without a reply of a server. The labels are those that the client has
     /// added: `RetryableWriteError` after a network error of a retryable write; and in transactions
     /// `TransientTransactionError`, or `UnknownTransactionCommitResult` if the commit failed.
+    /// [`Error::has_label`] also knows `SystemOverloadedError` and `RetryableError`, if an overloaded
+    /// server did not establish the connection.
     Operation(OperationError, Labels),
     /// The server refused the command.
     Command(Box<CommandError>),
@@ -213,7 +215,11 @@ impl Error {
         let labels = match self {
             Self::Command(error) => &error.labels,
             Self::Write(error) => &error.labels,
-            Self::Operation(_, labels) => return labels.names().any(|known| known == label),
+            Self::Operation(error, labels) => {
+                let overload = Labels::SYSTEM_OVERLOADED_ERROR | Labels::RETRYABLE_ERROR;
+                let own = if error.is_overload() { overload } else { Labels::NONE };
+                return (*labels | own).names().any(|known| known == label);
+            }
             Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
         };
         labels.iter().any(|known| known == label)

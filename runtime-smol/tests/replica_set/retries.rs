@@ -172,6 +172,7 @@ fn labelled_establishment_error_is_retried() {
         let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
         assert_eq!(error.check_out(), Some(&expected));
         assert_eq!(set.server(primary).accepted_count(), accepted + 3);
+        assert!(error.has_label("SystemOverloadedError") && error.has_label("RetryableError"));
         assert!(!error.has_label("RetryableWriteError"), "a ping writes nothing");
         let error = refused(super::support::insert(&client, CommandOptions::new()).await);
         assert!(error.check_out() == Some(&expected) && error.has_label("RetryableWriteError"), "{error:?}");

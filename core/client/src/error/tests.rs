@@ -339,7 +339,7 @@ fn errors_of_old_servers_are_retryable_by_code() {
 
 /// If a reply has `ok: 1`, the server has executed the command.
 #[test]
-fn only_a_refused_command_is_an_overload() {
+fn only_a_refused_command_or_connection_is_an_overload() {
     let labels = ["SystemOverloadedError", "RetryableError"];
     let reply = bson::doc! { "ok": 1, "writeConcernError": { "code": 462 }, "errorLabels": labels.to_vec() };
     assert!(!Error::Write(Box::new(write_error(reply))).is_overload());
@@ -349,6 +349,14 @@ fn only_a_refused_command_is_an_overload() {
         error.labels = labels.map(String::from).to_vec();
     }
     assert!(error.is_overload());
+    // The client adds the labels if the server did not establish the connection.
+    for overloaded in [false, true] {
+        let cause = Cause::NetworkTimeout;
+        let error = check_out(CheckOutError::EstablishFailed { cause, overloaded });
+        let error = error.with_label(Labels::RETRYABLE_WRITE_ERROR);
+        assert!(error.is_overload() == overloaded && error.has_label("RetryableWriteError"));
+        assert_eq!(labels.map(|label| error.has_label(label)), [overloaded; 2]);
+    }
 }
 
 #[test]
