@@ -10,7 +10,7 @@
 use super::connection::Parts;
 use super::convert;
 use super::spans::TransactionSpan;
-use super::transaction::{Pin, TransactionOptions, millis};
+use super::transaction::{Pin, TransactionOptions, millis, misuse};
 use super::{Client, CommandOptions, Error, Net, Platform, lock};
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
-use poolhouse_core::session::transaction::{Transaction, TransactionRole};
+use poolhouse_core::session::transaction::{Transaction, TransactionMisuse, TransactionRole};
 use poolhouse_core::session::{ClusterTime, ServerSession, SessionPool};
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{Guard, OperationError, append_read_preference};
@@ -41,7 +41,7 @@ pub(super) struct Sessions {
 
 /// The session of one operation, or of a [`ClientSession`].
 pub(super) struct SessionState<P: Platform> {
-    /// Taken from the pool for the first command that is sent.
+    /// Taken from the pool for the first command that is sent, or the first transaction.
     server: Option<ServerSession>,
     /// The state of a session that the application holds.
     pub(super) own: Option<Box<OwnState<P>>>,
@@ -139,19 +139,11 @@ impl<P: Platform> SessionState<P> {
             return Ok(additions);
         }
         let now = client.now();
-        if self.server.is_none() {
-            let timeout = client.inner.core.session_timeout();
-            let idle = lock(&client.inner.sessions.pool).check_out(now, timeout);
-            self.server = Some(match idle {
-                Some(session) => session,
-                None => create(client, now)?,
-            });
-        }
-        let Some(session) = &mut self.server else { return Ok(additions) };
+        let session = take(&mut self.server, client, now)?;
         additions.session = Some(now);
         let numbered = numbered && is_member;
         if let Some(own) = &mut self.own {
-            own.begin(session, shape, guard, &mut additions)?;
+            own.begin(shape, guard, &mut additions)?;
             if additions.role.is_some() {
                 return Ok(additions);
             }
@@ -160,6 +152,16 @@ impl<P: Platform> SessionState<P> {
             additions.txn_number = Some(txn_number.unwrap_or_else(|| session.next_txn_number()));
         }
         Ok(additions)
+    }
+
+    /// Starts a transaction, with the next number of the server session.
+    pub(super) fn start_transaction(&mut self, client: &Client<P>) -> Result<(), Error> {
+        if client.is_forked() {
+            return Err(OperationError::Forked.into());
+        }
+        let Some(own) = &mut self.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
+        let session = take(&mut self.server, client, client.now())?;
+        own.transaction.start(|| session.next_txn_number()).map_err(misuse)
     }
 
     /// The fields of an attempt to end the transaction.
@@ -292,7 +294,6 @@ impl<P: Platform> OwnState<P> {
     /// Decides on the fields of a command in this session.
     fn begin(
         &mut self,
-        session: &mut ServerSession,
         shape: &CommandShape<'_>,
         guard: &Guard<'_, Net<P>>,
         additions: &mut Additions,
@@ -304,7 +305,7 @@ impl<P: Platform> OwnState<P> {
             return Err(Error::Session("transactions need a replica set or a sharded cluster"));
         }
         let after = self.operation_time.filter(|_| self.is_causal() && is_member);
-        if let Some((number, role)) = self.transaction.begin_command(|| session.next_txn_number()) {
+        if let Some((number, role)) = self.transaction.begin_command() {
             (additions.txn_number, additions.role) = (Some(number), Some(role));
             if role == TransactionRole::First {
                 let has_concern = after.is_some() || self.transaction_options.read_concern_level.is_some();
@@ -412,6 +413,22 @@ impl<P: Platform> OwnState<P> {
     }
 }
 
+/// Returns the server session, which is taken from the pool if there is none.
+fn take<'s, P: Platform>(
+    server: &'s mut Option<ServerSession>,
+    client: &Client<P>,
+    now: Instant,
+) -> Result<&'s mut ServerSession, Error> {
+    if server.is_none() {
+        let timeout = client.inner.core.session_timeout();
+        *server = lock(&client.inner.sessions.pool).check_out(now, timeout);
+    }
+    match server {
+        Some(session) => Ok(session),
+        None => Ok(server.insert(create(client, now)?)),
+    }
+}
+
 #[cold]
 fn create<P: Platform>(client: &Client<P>, now: Instant) -> Result<ServerSession, Error> {
     let mut random = [0; 16];
@@ -481,8 +498,8 @@ pub struct ClientSession<P: Platform> {
 }
 
 impl<P: Platform> Client<P> {
-    /// Starts a session. Performs no I/O: the first command of the session takes a server session
-    /// from the client's pool. A server may forget a session that is not used for the deployment's
+    /// Starts a session. Performs no I/O: the first command or transaction of the session takes a server
+    /// session from the client's pool. A server may forget a session that is not used for the deployment's
     /// `logicalSessionTimeoutMinutes` (30 by default) less a minute.
     pub fn start_session(&self, options: ClientSessionOptions) -> ClientSession<P> {
         let own = OwnState {

@@ -279,7 +279,7 @@ pub(super) fn millis(limit: Duration) -> Option<i64> {
     i32::try_from(limit.as_millis().max(1)).ok().map(i64::from)
 }
 
-const fn misuse(error: TransactionMisuse) -> Error {
+pub(super) const fn misuse(error: TransactionMisuse) -> Error {
     Error::Session(error.text())
 }
 
@@ -453,8 +453,8 @@ impl<P: Platform> Drop for LimitedSession<'_, P> {
 }
 
 impl<P: Platform> ClientSession<P> {
-    /// Starts a transaction. Performs no I/O: the first command of the session starts it on the
-    /// server. Until [`commit_transaction`](Self::commit_transaction) or
+    /// Starts a transaction, which takes the next `txnNumber`. Performs no I/O: the first command of the
+    /// session starts it on the server. Until [`commit_transaction`](Self::commit_transaction) or
     /// [`abort_transaction`](Self::abort_transaction), all commands of this session belong to it; a
     /// failed command may have aborted it on the server.
     ///
@@ -463,7 +463,7 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// [`Error::Session`] if a transaction is open, its write concern requires no acknowledgement, or
-    /// the session is one of snapshot reads. Nothing has changed.
+    /// the session is one of snapshot reads; [`OperationError::Forked`]. Nothing has changed.
     ///
     /// Source: Transactions, "startTransaction".
     pub fn start_transaction(&mut self, options: TransactionOptions) -> Result<(), Error> {
@@ -480,11 +480,11 @@ impl<P: Platform> ClientSession<P> {
         if write_concern.w == Some(W::Nodes(0)) {
             return Err(Error::Session("transactions do not support unacknowledged write concerns"));
         }
-        let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
-        if own.options.snapshot {
+        if self.state.own.as_ref().is_some_and(|own| own.options.snapshot) {
             return Err(Error::Session("Transactions are not supported in snapshot sessions"));
         }
-        own.transaction.start().map_err(misuse)?;
+        self.state.start_transaction(&self.client)?;
+        let Some(own) = &mut self.state.own else { return Ok(()) };
         own.transaction_deadline = None;
         own.transaction_options = TransactionOptions {
             read_concern_level,
