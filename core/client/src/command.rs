@@ -4,7 +4,7 @@
 
 use super::convert::{self, Read, into_encoded};
 use super::options::tag_sets;
-use super::session::SessionState;
+use super::session::{MaxTime, SessionState};
 use super::transaction::label_retryable_write;
 use super::{Client, Error, Net, Platform, connection};
 use alloc::boxed::Box;
@@ -276,7 +276,7 @@ impl<P: Platform> Client<P> {
             (false, true) => Retry::Read,
             (false, false) => shape.retry,
         };
-        let is_timed = is_timed && deadline.is_some();
+        let max_time = MaxTime::rest_if(is_timed && deadline.is_some());
         let mut policy = self.retry_policy(retry, shape.in_transaction);
         policy.enabled &= options.retry;
         let (operation_id, kinds) = self.operation();
@@ -309,7 +309,7 @@ impl<P: Platform> Client<P> {
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let additions = match session.begin(self, &shape, &guard, numbered, txn_number, is_timed) {
+            let additions = match session.begin(self, &shape, &guard, numbered, txn_number, max_time) {
                 Ok(additions) => additions,
                 Err(error) => {
                     session.keep(self, guard);

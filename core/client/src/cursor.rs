@@ -88,7 +88,7 @@ impl<P: Platform> Client<P> {
         }
         cursor_options.check(checked, timeout)?;
         let deadline = self.deadline(timeout);
-        let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline, cursor_options.is_tailable(checked));
+        let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline);
         // The server would apply the limit of an iteration to all batches. An aggregation that writes
         // its output has none.
         let is_timed = limit.is_of_lifetime() || (shape.writes && shape.name == "aggregate");
@@ -179,7 +179,8 @@ pub struct Cursor<P: Platform, T = bson::Document> {
 
 impl<P: Platform, T> Cursor<P, T> {
     /// Returns the next document, decoded by serde; `None` after the last one. A tailable cursor
-    /// waits for further documents, until the time limit of the call if it has one.
+    /// waits for further documents. If the call has a time limit, it ends with a timeout then, and so
+    /// does the cursor.
     ///
     /// # Errors
     ///

@@ -83,6 +83,24 @@ pub(super) struct Additions {
     max_time_ms: Option<i64>,
 }
 
+/// The `maxTimeMS` of an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MaxTime {
+    None,
+    /// The time that the server has by the deadline of the guard, unless the command has its own.
+    Rest,
+    /// How long `getMore` waits for documents, but at most for the rest of the time, so that its empty
+    /// batch is in time.
+    Wait(Duration),
+}
+
+impl MaxTime {
+    /// - `is_limited`: whether the deadline of the guard is the time limit of the operation.
+    pub(super) const fn rest_if(is_limited: bool) -> Self {
+        if is_limited { Self::Rest } else { Self::None }
+    }
+}
+
 /// The read concern of a command in a session.
 #[derive(Clone, Copy, Debug)]
 enum Concern {
@@ -100,7 +118,6 @@ impl<P: Platform> SessionState<P> {
     /// - `numbered`: whether the command is sent with a transaction number, if the server supports
     ///   them.
     /// - `txn_number`: the number of the previous attempt.
-    /// - `is_timed`: whether the deadline of the guard is that of the operation.
     pub(super) fn begin(
         &mut self,
         client: &Client<P>,
@@ -108,7 +125,7 @@ impl<P: Platform> SessionState<P> {
         guard: &Guard<'_, Net<P>>,
         numbered: bool,
         txn_number: Option<i64>,
-        is_timed: bool,
+        max_time: MaxTime,
     ) -> Result<Additions, Error> {
         // Without it, the client was forked, and the command fails.
         let Some(established) = guard.established() else { return Ok(Additions::default()) };
@@ -132,7 +149,11 @@ impl<P: Platform> SessionState<P> {
             return Err(Error::Session("the deployment supports no sessions"));
         }
         let is_member = !matches!(established.server_type, ServerType::Standalone | ServerType::Unknown);
-        let max_time_ms = if is_timed && shape.takes_max_time { max_time_ms(guard)? } else { None };
+        let max_time_ms = match max_time {
+            MaxTime::Rest if shape.takes_max_time => max_time_ms(guard)?,
+            MaxTime::Wait(time) => max_time_ms(guard)?.into_iter().chain(millis(time)).min(),
+            MaxTime::Rest | MaxTime::None => None,
+        };
         let has_cluster_time = is_member && !shape.has_cluster_time;
         let mut additions = Additions { has_cluster_time, max_time_ms, ..Additions::default() };
         if !is_supported || !shape.takes_session {

@@ -162,26 +162,27 @@ fn empty_batches_do_not_renew_the_limit_of_an_iteration() {
     });
 }
 
-/// A tailable cursor without new documents must not end.
+/// `maxTimeMS` is the wait for documents, or the rest of the limit if that is shorter.
 #[test]
-fn empty_batches_do_not_end_a_tailable_cursor() {
+fn empty_batches_do_not_renew_the_limit_of_a_tailable_cursor() {
     run(async {
         let (_set, primary, client) = filled().await;
-        // A cursor of the server, of which the replies below withhold some documents.
+        // A cursor of the server, of which the replies below withhold the documents.
         let found = client.run_command("db", doc! { "find": "c", "batchSize": 1 }).await.expect("a cursor");
         let id = found.get_document("cursor").and_then(|it| it.get_i64("id")).expect("an id");
         let empty = doc! { "id": id, "ns": "db.c", "firstBatch": [], "nextBatch": [] };
         let replies = FailPoint::new(FailPointMode::AlwaysOn, &["find", "getMore"]);
-        primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 4));
-        let options = CursorOptions::new().batch_size(1).max_await_time(LIMIT / 10);
+        primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 5));
+        let wait = LIMIT * 9 / 10;
+        let options = CursorOptions::new().batch_size(1).max_await_time(wait);
+        let begun = Instant::now();
         let mut cursor = cursor(&client, LIMIT, options).await.expect("a cursor");
-        let later = async {
-            smol::Timer::after(LIMIT * 5 / 4).await;
-            primary.clear_fail_points();
-            smol::future::pending().await
-        };
-        assert!(cursor.try_next().or(later).await.expect("no timeout").is_some());
-        drop(cursor);
+        let error = refused(cursor.try_next().or(given_up()).await);
+        assert!(error.is_timeout(), "{error:?}");
+        assert!(begun.elapsed() < LIMIT * 8 / 5, "{:?}", begun.elapsed());
+        let times: Vec<_> = sent(&primary, "getMore").iter().filter_map(max_time).collect();
+        assert!(times.len() >= 2 && u128::try_from(times[0]).is_ok_and(|time| time <= wait.as_millis()), "{times:?}");
+        assert!(times.windows(2).all(|pair| pair[1] < pair[0]), "{times:?}");
         client.close().await;
     });
 }

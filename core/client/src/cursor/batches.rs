@@ -4,8 +4,8 @@
 
 use super::reply::{Batch, Reply, collection, is_gone, kill_command};
 use super::{CursorOptions, TimeoutMode};
-use crate::session::SessionState;
-use crate::transaction::{PinnedConnection, millis};
+use crate::session::{MaxTime, SessionState};
+use crate::transaction::PinnedConnection;
 use crate::{Client, Error, Net, Platform};
 use crate::{connection, convert};
 use alloc::boxed::Box;
@@ -34,26 +34,19 @@ type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Reply, E
 /// The time limit of a cursor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// Of each call for a document (of each request, if the cursor is tailable), and of `killCursors`;
-    /// `None` is no limit.
+    /// Of each call for a document, and of `killCursors`; `None` is no limit.
     ///
     /// Source: Client Side Operations Timeout, "Cursors".
     timeout: Option<Duration>,
     /// The deadline of the command and all requests together, if the timeout is that of the
     /// cursor's lifetime.
     end: Option<Instant>,
-    is_tailable: bool,
 }
 
 impl Limit {
     /// - `timeout`, `deadline`: of the command.
-    pub(super) fn new(
-        mode: TimeoutMode,
-        timeout: Option<Duration>,
-        deadline: Option<Instant>,
-        is_tailable: bool,
-    ) -> Self {
-        Self { timeout, end: deadline.filter(|_| mode == TimeoutMode::CursorLifetime), is_tailable }
+    pub(super) fn new(mode: TimeoutMode, timeout: Option<Duration>, deadline: Option<Instant>) -> Self {
+        Self { timeout, end: deadline.filter(|_| mode == TimeoutMode::CursorLifetime) }
     }
 
     /// Whether it applies to the command and all requests together.
@@ -93,7 +86,7 @@ pub(super) struct Batches<P: Platform> {
     pub(super) options: CursorOptions,
     pub(super) limit: Limit,
     /// The deadline of the call for a document whose batches were empty so far; `None` before its
-    /// first request, without a limit, and of a tailable cursor.
+    /// first request, and without a limit.
     pub(super) next_by: Option<Instant>,
     pub(super) fetch: Option<Fetch<P>>,
     /// Whether each batch is requested before the documents of the last one are returned.
@@ -126,12 +119,12 @@ impl<P: Platform> Origin<P> {
         &self,
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
-        command: &[u8],
+        (command, max_time): (&[u8], MaxTime),
         deadline: Option<Instant>,
         reply: &mut Reply,
     ) -> Result<(), Error> {
         let span = self.client.operation_span(session.transaction_span(), &self.database, command);
-        let fetching = self.fetch_within(session, connection, command, deadline, reply);
+        let fetching = self.fetch_within(session, connection, (command, max_time), deadline, reply);
         match span {
             None => fetching.await,
             Some(span) => Box::pin(span.run(fetching)).await,
@@ -142,7 +135,7 @@ impl<P: Platform> Origin<P> {
         &self,
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
-        command: &[u8],
+        command: (&[u8], MaxTime),
         deadline: Option<Instant>,
         reply: &mut Reply,
     ) -> Result<(), Error> {
@@ -176,7 +169,7 @@ impl<P: Platform> Origin<P> {
         &self,
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
-        command: &[u8],
+        (command, max_time): (&[u8], MaxTime),
         (deadline, operation_id): (Option<Instant>, i64),
         reply: &mut Reply,
     ) -> Result<(), Error> {
@@ -200,7 +193,7 @@ impl<P: Platform> Origin<P> {
         let command = convert::checked(command)?;
         let lent = reply.lend(&mut guard);
         let outcome =
-            connection::run_once(&mut guard, &self.client, session, &self.database, command, None, false).await;
+            connection::run_once(&mut guard, &self.client, session, &self.database, command, None, max_time).await;
         if outcome.is_ok() {
             reply.take(&mut guard, lent)?;
         }
@@ -263,7 +256,7 @@ impl<P: Platform> Batches<P> {
 
     /// Requests the next batch.
     fn fetch(&mut self) -> Fetch<P> {
-        let command = self.get_more();
+        let (command, max_time) = (self.get_more(), self.options.max_time());
         let origin = Arc::clone(&self.origin);
         let deadline = self.next_deadline();
         let memory = if self.reads_ahead {
@@ -276,7 +269,8 @@ impl<P: Platform> Batches<P> {
         let mut connection = self.connection.take();
         Box::pin(async move {
             let fetched = async {
-                origin.fetch(&mut session, &mut connection, &command?, deadline, &mut reply).await?;
+                let command = command?;
+                origin.fetch(&mut session, &mut connection, (&command, max_time), deadline, &mut reply).await?;
                 Ok(reply)
             };
             let fetched = fetched.await;
@@ -284,14 +278,12 @@ impl<P: Platform> Batches<P> {
         })
     }
 
-    /// Returns the deadline of a request for a batch. Empty batches renew only that of a tailable cursor.
+    /// Returns the deadline of a request for a batch, which empty batches do not renew.
     ///
     /// Source: Client Side Operations Timeout, "Cursors".
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
-        let deadline = self.next_by.or_else(|| self.limit.deadline(&self.origin.client));
-        // A tailable cursor without new documents has empty batches, and must not end because of them.
-        self.next_by = deadline.filter(|_| !self.limit.is_tailable);
-        deadline
+        self.next_by = self.next_by.or_else(|| self.limit.deadline(&self.origin.client));
+        self.next_by
     }
 
     /// Takes the reply to a request for a batch.
@@ -318,9 +310,6 @@ impl<P: Platform> Batches<P> {
             body.int64("getMore", id)?.str("collection", collection)?;
             if let Some(count) = options.batch_size {
                 body.int64("batchSize", count.into())?;
-            }
-            if let Some(time_ms) = options.max_await_time.and_then(millis) {
-                body.int64("maxTimeMS", time_ms)?;
             }
             comment.map_or(Ok(()), |comment| body.value("comment", comment).map(drop))
         };
@@ -367,7 +356,7 @@ impl<P: Platform> Batches<P> {
         let deadline = client.kill_deadline(self.limit.timeout);
         let limits = (deadline, client.operation_id());
         let span = client.operation_span(session.transaction_span(), database, &command);
-        let running = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply);
+        let running = self.origin.run(session, &mut self.connection, (&command, MaxTime::None), limits, &mut self.reply);
         let outcome = match span {
             None => running.await,
             Some(span) => Box::pin(span.run(running)).await,

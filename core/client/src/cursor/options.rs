@@ -2,6 +2,7 @@
 //!
 //! Read first: Run Command, "Cursor related commands"; Client Side Operations Timeout, "Cursors".
 
+use crate::session::MaxTime;
 use crate::{Error, convert};
 use core::time::Duration;
 use poolhouse_wire::bson::{RawDocument, RawValue};
@@ -13,8 +14,7 @@ use poolhouse_wire::bson::{RawDocument, RawValue};
 #[non_exhaustive]
 pub enum TimeoutMode {
     /// `ITERATION`: to the first command, and again to each call for a document, however many requests
-    /// for batches it makes; to each request of a tailable cursor, whose batches may be empty without
-    /// end. The server receives no `maxTimeMS`, because it would apply that to the
+    /// for batches it makes: the batches of a tailable cursor may be empty without end. The server receives no `maxTimeMS`, because it would apply that to the
     /// whole cursor; an aggregation with `$out` or `$merge`, which has no further batch, has it.
     #[default]
     Iteration,
@@ -36,7 +36,7 @@ pub struct CursorOptions {
     pub batch_size: Option<u32>,
     /// How long the server waits for documents of a tailable cursor with `awaitData`, such as that
     /// of a change stream; `None` leaves it to the server. It must be below the time limit of each
-    /// call, if there is one.
+    /// call, if there is one. It is `maxTimeMS` of `getMore`, or the rest of the limit if that is shorter.
     pub max_await_time: Option<Duration>,
     /// `comment`: any value, for the server's log and profiler.
     pub comment: Option<bson::Bson>,
@@ -100,6 +100,11 @@ impl CursorOptions {
     #[must_use]
     pub fn read_ahead(self, read_ahead: bool) -> Self {
         Self { read_ahead, ..self }
+    }
+
+    /// Returns `maxTimeMS` of `getMore`.
+    pub(super) fn max_time(&self) -> MaxTime {
+        self.max_await_time.map_or(MaxTime::None, MaxTime::Wait)
     }
 
     /// Whether the cursor waits for new documents.

@@ -4,7 +4,7 @@
 
 use crate::connection::{self, reply_of};
 use crate::convert;
-use crate::session::SessionState;
+use crate::session::{MaxTime, SessionState};
 use crate::transaction::PinnedConnection;
 use crate::{Client, Error, Net, Platform};
 use alloc::borrow::ToOwned;
@@ -85,7 +85,7 @@ pub(super) async fn begin<P: Platform>(
         // The fault of the cursor is the error that is returned.
         let command = convert::checked(&command)?;
         let _: Result<(), Error> =
-            connection::run_once(&mut guard, client, session, &database, command, None, false).await;
+            connection::run_once(&mut guard, client, session, &database, command, None, MaxTime::None).await;
     }
     session.keep(client, guard);
     Err(Error::Cursor("the cursor's namespace is not of the command's database"))

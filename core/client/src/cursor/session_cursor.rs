@@ -111,14 +111,15 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
             if batches.id == 0 {
                 return Ok(None);
             }
-            let command = batches.get_more()?;
+            let (command, max_time) = (batches.get_more()?, batches.options.max_time());
             let origin = Arc::clone(&batches.origin);
             let state = &mut self.session.state;
             let deadline = batches.next_deadline();
             let deadline = deadline.into_iter().chain(state.transaction_deadline()).min();
             let mut reply = core::mem::take(&mut batches.reply);
             self.is_fetching = true;
-            let fetched = origin.fetch(state, &mut batches.connection, &command, deadline, &mut reply).await;
+            let fetched =
+                origin.fetch(state, &mut batches.connection, (&command, max_time), deadline, &mut reply).await;
             self.is_fetching = false;
             batches.take_reply(fetched.map(|()| reply))?;
             if batches.rest.is_empty() && batches.id != 0 {
