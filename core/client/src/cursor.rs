@@ -89,9 +89,11 @@ impl<P: Platform> Client<P> {
         cursor_options.check(checked, timeout)?;
         let deadline = self.deadline(timeout);
         let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline);
-        // The server would apply the limit of an iteration to all batches. An aggregation that writes
-        // its output has none.
-        let is_timed = limit.is_of_lifetime() || (shape.writes && shape.name == "aggregate");
+        // The server would apply the limit of an iteration to all batches, unless the cursor awaits data.
+        // An aggregation that writes its output has none.
+        let is_timed = limit.is_of_lifetime()
+            || cursor_options.awaits_data(checked)
+            || (shape.writes && shape.name == "aggregate");
         let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             begin(self, guard, session, database, timeout).await
         };

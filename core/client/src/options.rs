@@ -121,8 +121,8 @@ pub struct ClientOptions {
     /// one succeeds; zero, also `timeoutMS=0` in a connection string, is converted to it. Server selection
     /// together with the check-out always takes at most `serverSelectionTimeoutMS`. A command
     /// is sent with `maxTimeMS`, unless it has its own: the rest of the time less the minimum
-    /// round-trip time to the server. If no time would be left, it is not sent, and fails. The
-    /// commands of a [`Cursor`](super::Cursor) have none if its limit applies to each batch, because
+    /// round-trip time to the server. If no time would be left, it is not sent, and fails. Most
+    /// commands of a [`Cursor`](super::Cursor) have none if its limit applies to each call, because
     /// that of the first command would apply to the whole cursor: see
     /// [`CursorOptions::timeout_mode`](super::CursorOptions#structfield.timeout_mode).
     pub timeout: Option<Duration>,

@@ -211,6 +211,32 @@ fn aggregation_that_writes_its_output_has_max_time() {
     });
 }
 
+/// The server applies it to the first command only.
+#[test]
+fn first_command_of_a_cursor_that_awaits_data_has_max_time() {
+    run(async {
+        let (_set, primary, client) = filled().await;
+        let find = |tailable, awaits| doc! { "find": "c", "batchSize": 2, "tailable": tailable, "awaitData": awaits };
+        for (command, is_timed) in [
+            (doc! { "aggregate": "c", "pipeline": [{ "$changeStream": {} }], "cursor": {} }, true),
+            (find(true, true), true),
+            (find(true, false), false),
+            (find(false, true), false),
+        ] {
+            let name = command.keys().next().expect("a command").clone();
+            for (limit, is_timed) in [(LIMIT, is_timed), (Duration::MAX, false)] {
+                // The fake server has no such cursors.
+                let cursor: Result<Cursor, _> =
+                    client.run_cursor_command("db", command.clone(), within(limit), CursorOptions::new()).await;
+                assert!(matches!(refused(cursor.map(drop)), Error::Command(_)), "{command}");
+                let sent = max_time(sent(&primary, &name).last().expect("a command"));
+                assert_eq!(sent.is_some(), is_timed, "{command}: {sent:?}");
+            }
+        }
+        client.close().await;
+    });
+}
+
 #[test]
 fn documents_of_a_batch_are_returned_after_the_limit() {
     run(async {

@@ -14,8 +14,10 @@ use poolhouse_wire::bson::{RawDocument, RawValue};
 #[non_exhaustive]
 pub enum TimeoutMode {
     /// `ITERATION`: to the first command, and again to each call for a document, however many requests
-    /// for batches it makes: the batches of a tailable cursor may be empty without end. The server receives no `maxTimeMS`, because it would apply that to the
-    /// whole cursor; an aggregation with `$out` or `$merge`, which has no further batch, has it.
+    /// for batches it makes: the batches of a tailable cursor may be empty without end. The first command
+    /// has no `maxTimeMS`, because the server would apply that to the whole cursor, unless it creates a
+    /// change stream or a tailable cursor with `awaitData`, or is an aggregation with `$out` or `$merge`,
+    /// which has no further batch.
     #[default]
     Iteration,
     /// `CURSOR_LIFETIME`: to the first command and all further batches together, for cursors that are
@@ -107,9 +109,16 @@ impl CursorOptions {
         self.max_await_time.map_or(MaxTime::None, MaxTime::Wait)
     }
 
-    /// Whether the cursor waits for new documents.
+    /// Whether the cursor stays open at the end of its documents.
     pub(super) fn is_tailable(&self, command: RawDocument<'_>) -> bool {
-        self.max_await_time.is_some() || is_tailable(command)
+        self.max_await_time.is_some() || is_change_stream(command) || is_true(command, "tailable")
+    }
+
+    /// Whether the server waits for new documents.
+    pub(super) fn awaits_data(&self, command: RawDocument<'_>) -> bool {
+        self.max_await_time.is_some()
+            || is_change_stream(command)
+            || (is_true(command, "tailable") && is_true(command, "awaitData"))
     }
 
     /// Checks that the options agree with each other, with the command and with its timeout.
@@ -132,11 +141,12 @@ impl CursorOptions {
     }
 }
 
-/// Whether a command creates a tailable cursor: by the option of `find`, or as a change stream.
-fn is_tailable(command: RawDocument<'_>) -> bool {
-    let get = |key| command.get(key).ok().flatten();
-    let first =
-        get("pipeline").and_then(RawValue::as_array).and_then(|stages| stages.iter().next()?.ok()?.as_document());
-    let is_change_stream = first.is_some_and(|stage| stage.get("$changeStream").is_ok_and(|it| it.is_some()));
-    is_change_stream || get("tailable").and_then(RawValue::as_flag).unwrap_or(false)
+fn is_change_stream(command: RawDocument<'_>) -> bool {
+    let stages = command.get("pipeline").ok().flatten().and_then(RawValue::as_array);
+    let first = stages.and_then(|stages| stages.iter().next()?.ok()?.as_document());
+    first.is_some_and(|stage| stage.get("$changeStream").is_ok_and(|it| it.is_some()))
+}
+
+fn is_true(command: RawDocument<'_>, key: &str) -> bool {
+    command.get(key).ok().flatten().and_then(RawValue::as_flag).unwrap_or(false)
 }
