@@ -264,7 +264,14 @@ fn close_has_a_limit_of_its_own() {
         expired().await;
         primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["killCursors"]).block(LIMIT / 4));
         cursor.close().await.expect("it is closed");
-        assert_eq!(primary.count_of("killCursors"), 1);
+        let time = max_time(&sent(&primary, "killCursors")[0]).expect("the limit is that of close");
+        assert!((1..=2_000).contains(&time), "{time}");
+        for (options, lifetime) in [(CommandOptions::new(), CursorOptions::new()), (within(Duration::MAX), lifetime())]
+        {
+            let cursor: Result<Cursor, _> = client.run_cursor_command("db", find(), options, lifetime).await;
+            cursor.expect("a cursor").close().await.expect("it is closed");
+            assert_eq!(max_time(sent(&primary, "killCursors").last().expect("a command")), None);
+        }
         client.close().await;
     });
 }

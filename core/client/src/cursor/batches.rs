@@ -2,7 +2,7 @@
 //!
 //! Read first: Find, getMore and killCursors commands, "getMore", "killCursors".
 
-use super::reply::{Batch, Reply, collection, is_gone, kill_command};
+use super::reply::{Batch, Reply, collection, is_gone, kill_command, kill_time};
 use super::{CursorOptions, TimeoutMode};
 use crate::session::{MaxTime, SessionState};
 use crate::transaction::PinnedConnection;
@@ -355,8 +355,9 @@ impl<P: Platform> Batches<P> {
         let command = kill_command(collection(namespace, database), self.id)?;
         let deadline = client.kill_deadline(self.limit.timeout);
         let limits = (deadline, client.operation_id());
-        let span = client.operation_span(session.transaction_span(), database, &command);
-        let running = self.origin.run(session, &mut self.connection, (&command, MaxTime::None), limits, &mut self.reply);
+        let command = (command.as_slice(), kill_time(self.limit.timeout));
+        let span = client.operation_span(session.transaction_span(), database, command.0);
+        let running = self.origin.run(session, &mut self.connection, command, limits, &mut self.reply);
         let outcome = match span {
             None => running.await,
             Some(span) => Box::pin(span.run(running)).await,

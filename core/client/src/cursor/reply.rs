@@ -38,6 +38,13 @@ pub(super) fn kill_command(collection: &str, id: i64) -> Result<Vec<u8>, Error> 
     Ok(command)
 }
 
+/// Returns `maxTimeMS` of `killCursors`, which has none without a time limit of the application.
+///
+/// - `timeout`: of the cursor.
+pub(super) fn kill_time(timeout: Option<Duration>) -> MaxTime {
+    MaxTime::rest_if(timeout.is_some_and(|timeout| timeout < Duration::MAX))
+}
+
 /// The reply to a command that creates a cursor.
 pub(super) struct First<P: Platform> {
     pub(super) server: <Net<P> as Runtime>::ServerHandle,
@@ -84,8 +91,9 @@ pub(super) async fn begin<P: Platform>(
         guard.set_deadline(client.kill_deadline(timeout));
         // The fault of the cursor is the error that is returned.
         let command = convert::checked(&command)?;
+        let max_time = kill_time(timeout);
         let _: Result<(), Error> =
-            connection::run_once(&mut guard, client, session, &database, command, None, MaxTime::None).await;
+            connection::run_once(&mut guard, client, session, &database, command, None, max_time).await;
     }
     session.keep(client, guard);
     Err(Error::Cursor("the cursor's namespace is not of the command's database"))
