@@ -86,14 +86,13 @@ impl<P: Platform> Client<P> {
         if !shape.is_acknowledged {
             return Err(Error::Cursor("a command without acknowledgement (w: 0) has no cursor"));
         }
-        cursor_options.check(checked, timeout)?;
+        let has_output = shape.writes && shape.name == "aggregate";
+        cursor_options.check(checked, has_output, timeout)?;
         let deadline = self.deadline(timeout);
         let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline);
         // The server would apply the limit of an iteration to all batches, unless the cursor awaits data.
         // An aggregation that writes its output has none.
-        let is_timed = limit.is_of_lifetime()
-            || cursor_options.awaits_data(checked)
-            || (shape.writes && shape.name == "aggregate");
+        let is_timed = limit.is_of_lifetime() || cursor_options.awaits_data(checked) || has_output;
         let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             begin(self, guard, session, database, timeout).await
         };

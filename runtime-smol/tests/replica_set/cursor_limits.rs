@@ -373,12 +373,15 @@ fn modes_and_limits_that_contradict_the_command_are_refused() {
         let second = Duration::from_secs(1);
         let limited = within(second);
         let tailable = doc! { "find": "c", "tailable": true, "awaitData": true };
-        let watch = |stage: Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
+        let aggregate = |stage: Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
         let await_data = |time| CursorOptions::new().max_await_time(time);
+        let iteration = || CursorOptions::new().timeout_mode(TimeoutMode::Iteration);
         let cases = [
+            (aggregate(doc! { "$out": "d" }), limited, iteration(), "$out"),
+            (aggregate(doc! { "$merge": { "into": "d" } }), limited, iteration(), "$merge"),
             (find(), CommandOptions::new(), lifetime(), "needs a timeout"),
             (tailable.clone(), limited, lifetime(), "tailable"),
-            (watch(doc! { "$changeStream": {} }), limited, lifetime(), "tailable"),
+            (aggregate(doc! { "$changeStream": {} }), limited, lifetime(), "tailable"),
             (find(), limited, lifetime().max_await_time(second / 2), "tailable"),
             (tailable.clone(), limited, await_data(second), "max_await_time"),
             (tailable.clone(), limited, await_data(second * 2), "max_await_time"),
@@ -401,7 +404,7 @@ fn modes_and_limits_that_contradict_the_command_are_refused() {
         }
         // A stage that only has a field of that name is sent. The fake server has no aggregations.
         let stage = doc! { "$match": { "$changeStream": 1 } };
-        let cursor: Result<Cursor, _> = client.run_cursor_command("db", watch(stage), limited, lifetime()).await;
+        let cursor: Result<Cursor, _> = client.run_cursor_command("db", aggregate(stage), limited, lifetime()).await;
         assert_eq!(refused(cursor.map(drop)).code(), Some(59));
         assert_eq!(primary.count_of("aggregate"), 1);
         client.close().await;

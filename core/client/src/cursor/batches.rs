@@ -45,8 +45,8 @@ pub(super) struct Limit {
 
 impl Limit {
     /// - `timeout`, `deadline`: of the command.
-    pub(super) fn new(mode: TimeoutMode, timeout: Option<Duration>, deadline: Option<Instant>) -> Self {
-        Self { timeout, end: deadline.filter(|_| mode == TimeoutMode::CursorLifetime) }
+    pub(super) fn new(mode: Option<TimeoutMode>, timeout: Option<Duration>, deadline: Option<Instant>) -> Self {
+        Self { timeout, end: deadline.filter(|_| mode == Some(TimeoutMode::CursorLifetime)) }
     }
 
     /// Whether it applies to the command and all requests together.

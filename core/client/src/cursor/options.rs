@@ -10,15 +10,14 @@ use poolhouse_wire::bson::{RawDocument, RawValue};
 /// The commands to which the time limit of a cursor applies.
 ///
 /// Source: Client Side Operations Timeout, "Cursors".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimeoutMode {
     /// `ITERATION`: to the first command, and again to each call for a document, however many requests
     /// for batches it makes: the batches of a tailable cursor may be empty without end. The first command
     /// has no `maxTimeMS`, because the server would apply that to the whole cursor, unless it creates a
-    /// change stream or a tailable cursor with `awaitData`, or is an aggregation with `$out` or `$merge`,
-    /// which has no further batch.
-    #[default]
+    /// change stream or a tailable cursor with `awaitData`. An aggregation with `$out` or `$merge` is
+    /// refused.
     Iteration,
     /// `CURSOR_LIFETIME`: to the first command and all further batches together, for cursors that are
     /// not tailable. The first command has `maxTimeMS`. After the limit, the documents of the last
@@ -43,9 +42,10 @@ pub struct CursorOptions {
     /// `comment`: any value, for the server's log and profiler.
     pub comment: Option<bson::Bson>,
     /// Whether the timeout of the command, or that of the client, applies to each call or to all.
-    /// [`TimeoutMode::CursorLifetime`] needs a timeout, and a cursor that is not tailable. Default
-    /// [`TimeoutMode::Iteration`].
-    pub timeout_mode: TimeoutMode,
+    /// [`TimeoutMode::CursorLifetime`] needs a timeout, and a cursor that is not tailable. `None`, the
+    /// default, is [`TimeoutMode::Iteration`], but allows an aggregation with `$out` or `$merge`, which
+    /// has no further batch: it has `maxTimeMS`.
+    pub timeout_mode: Option<TimeoutMode>,
     /// Whether the next batch is requested before the documents of the last one are returned, so that
     /// the server prepares it meanwhile. Its reply is read when they are used up. Default `false`.
     ///
@@ -65,13 +65,7 @@ impl CursorOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            batch_size: None,
-            max_await_time: None,
-            comment: None,
-            timeout_mode: TimeoutMode::Iteration,
-            read_ahead: false,
-        }
+        Self { batch_size: None, max_await_time: None, comment: None, timeout_mode: None, read_ahead: false }
     }
 
     /// See [`batch_size`](#structfield.batch_size).
@@ -95,7 +89,7 @@ impl CursorOptions {
     /// See [`timeout_mode`](#structfield.timeout_mode).
     #[must_use]
     pub fn timeout_mode(self, mode: TimeoutMode) -> Self {
-        Self { timeout_mode: mode, ..self }
+        Self { timeout_mode: Some(mode), ..self }
     }
 
     /// See [`read_ahead`](#structfield.read_ahead).
@@ -122,9 +116,19 @@ impl CursorOptions {
     }
 
     /// Checks that the options agree with each other, with the command and with its timeout.
-    pub(super) fn check(&self, command: RawDocument<'_>, timeout: Option<Duration>) -> Result<(), Error> {
+    ///
+    /// - `has_output`: whether the command is an aggregation that writes its output.
+    pub(super) fn check(
+        &self,
+        command: RawDocument<'_>,
+        has_output: bool,
+        timeout: Option<Duration>,
+    ) -> Result<(), Error> {
         self.comment.as_ref().map_or(Ok(()), convert::check_depth)?;
-        if self.timeout_mode == TimeoutMode::CursorLifetime {
+        if self.timeout_mode == Some(TimeoutMode::Iteration) && has_output {
+            return Err(Error::Cursor("timeout_mode Iteration is not for aggregations with $out or $merge"));
+        }
+        if self.timeout_mode == Some(TimeoutMode::CursorLifetime) {
             if timeout.is_none() {
                 return Err(Error::Cursor("timeout_mode CursorLifetime needs a timeout"));
             }
