@@ -363,6 +363,13 @@ impl<P: Platform> Client<P> {
         let attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
         let mut attempts = attempts.named(name, operation_id, kinds);
         loop {
+            // After a network error, a commit has another connection, which nothing else needs.
+            let is_pinned = session.own.as_ref().is_some_and(|own| own.transaction.pinned().is_some());
+            let keep = |session: &mut SessionState<P>, guard: Guard<'_, Net<P>>| {
+                if is_pinned {
+                    session.keep(self, guard);
+                }
+            };
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit)),
@@ -375,7 +382,7 @@ impl<P: Platform> Client<P> {
             let rest_ms = match rest_ms {
                 Ok(rest_ms) => rest_ms,
                 Err(error) => {
-                    session.keep(self, guard);
+                    keep(session, guard);
                     // An earlier attempt has the original cause.
                     let error = attempts.take_error().unwrap_or(error.into());
                     return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit));
@@ -386,7 +393,7 @@ impl<P: Platform> Client<P> {
             let command = convert::checked(&command)?;
             let parts = Parts { database: "admin", command, preference: None, additions, has_reply: true };
             let Err(error) = connection::exchange(&mut guard, self, session, &parts, false).await else {
-                session.keep(self, guard);
+                keep(session, guard);
                 return Ok(());
             };
             let error = label_retryable_write(error, &attempts, Some(&guard));
@@ -400,7 +407,7 @@ impl<P: Platform> Client<P> {
             }
             let error = session.labelled(error, is_commit, is_repeated);
             if !error.has_label("UnknownTransactionCommitResult") && !error.has_label("TransientTransactionError") {
-                session.keep(self, guard);
+                keep(session, guard);
             }
             let is_repeatable = error.has_label("RetryableWriteError");
             if let Err(error) = attempts.failed_and(error, is_repeatable) {

@@ -918,6 +918,28 @@ fn transaction_behind_a_load_balancer_keeps_its_connection() {
     });
 }
 
+/// Load Balancers, "Behaviour With Transactions".
+#[test]
+fn connection_of_a_commit_that_was_repeated_after_a_network_error_is_returned() {
+    run(async {
+        let (balancer, client) = balanced(10);
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        for backend in balancer.backends() {
+            backend.set_fail_point(once(&["commitTransaction"]).close());
+        }
+        // The next attempt may be the first on the other backend.
+        session.commit_transaction().await.expect("a later attempt succeeds");
+        let commits: u64 = balancer.backends().iter().map(|it| it.count_of("commitTransaction")).sum();
+        assert!((2..=3).contains(&commits), "{commits}");
+        assert_eq!(in_use(&client), 0);
+        session.commit_transaction().await.expect("once more");
+        assert_eq!(in_use(&client), 0);
+        drop(session);
+        client.close().await;
+    });
+}
+
 /// With a pool of one connection, a command outside of the transaction can have no other.
 #[test]
 fn connection_of_a_committed_transaction_is_returned_before_the_next_command() {
