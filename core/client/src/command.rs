@@ -37,7 +37,7 @@ impl<P: Platform> Client<P> {
     /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows; it is retried
     /// until then, until it succeeds if the limit is zero, or once if there is no limit. If the pause
     /// before a retry (of at most 400 ms, or after an overload as below) would end after the limit, the
-    /// operation ends with the last error.
+    /// operation ends with an [`Error::Timeout`], which contains the last error.
     /// Any command is retried if it was not sent. A command that reads (`find`, `aggregate`, `count`,
     /// `distinct`, `listDatabases`, `listCollections`, `listIndexes`) is retried after a network error
     /// or a change of the server's state. So is a write (`insert`, `update`, `delete`,
@@ -77,7 +77,8 @@ impl<P: Platform> Client<P> {
     /// or were not acknowledged as its write concern requires, unless
     /// [`CommandOptions::write_errors_in_reply`] returns such a reply; [`Error::Operation`] if no
     /// server can be selected, no connection is available, or no reply is received, with the label
-    /// `RetryableWriteError` if a write failed in a way after which it is retried;
+    /// `RetryableWriteError` if a write failed in a way after which it is retried; [`Error::Timeout`] if
+    /// no time is left to retry it after one of these;
     /// [`Error::Bson`] if a document cannot be encoded or is empty; [`Error::Session`] if the command
     /// needs an `lsid` and has none, or is a write with `w: 0` and has one. Nothing is sent then.
     ///
@@ -313,8 +314,7 @@ impl<P: Platform> Client<P> {
                 Ok(additions) => additions,
                 Err(error) => {
                     session.keep(self, guard);
-                    // An earlier attempt has the original cause.
-                    let error = attempts.take_error().unwrap_or(error);
+                    let error = attempts.ended(error);
                     return Err(failed(session, &attempts, error));
                 }
             };

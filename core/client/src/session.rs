@@ -66,6 +66,8 @@ pub(super) struct OwnState<P: Platform> {
     pub(super) transaction_options: TransactionOptions,
     /// The end of the time limit for the transaction as a whole.
     pub(super) transaction_deadline: Option<Instant>,
+    /// The last error by which a transaction with such a limit may be repeated.
+    pub(super) transient_error: Option<Error>,
     pub(super) transaction_span: Option<TransactionSpan>,
 }
 
@@ -531,6 +533,7 @@ impl<P: Platform> Client<P> {
             transaction: Transaction::new(),
             transaction_options: TransactionOptions::new(),
             transaction_deadline: None,
+            transient_error: None,
             transaction_span: None,
         };
         ClientSession {

@@ -19,7 +19,9 @@ use poolhouse_core::session::transaction::{
     transaction_pause,
 };
 use poolhouse_core::{Instant, ServerType};
-use poolhouse_driver::{Attempts, BaseRuntime as _, Guard, OperationError, Parked, RetryPolicy, Runtime};
+use poolhouse_driver::{
+    AttemptError as _, Attempts, BaseRuntime as _, Guard, OperationError, Parked, RetryPolicy, Runtime,
+};
 use poolhouse_uri::W;
 use poolhouse_wire::bson::DocumentWriter;
 use poolhouse_wire::{EncodeError, Labels};
@@ -189,7 +191,7 @@ impl<P: Platform> SessionState<P> {
     ///   one leaves the outcome unknown.
     fn labelled(&mut self, error: Error, is_commit: bool, is_repeated: bool) -> Error {
         let Some(own) = &mut self.own else { return error };
-        let failure = match &error {
+        let failure = match error.last() {
             Error::Operation(error, _) if is_unanswered(error) => Some(TransactionFailure::NoReply),
             Error::Command(refused) => {
                 let is_retryable = error.has_label("RetryableWriteError");
@@ -197,6 +199,7 @@ impl<P: Platform> SessionState<P> {
             }
             Error::Write(error) if error.index.is_none() => Some(TransactionFailure::WriteConcern { code: error.code }),
             Error::Operation(..)
+            | Error::Timeout(_)
             | Error::Write(_)
             | Error::Setup(_)
             | Error::Session(_)
@@ -211,6 +214,9 @@ impl<P: Platform> SessionState<P> {
         let known = [Labels::TRANSIENT_TRANSACTION_ERROR, Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT];
         let has = |label: &Labels| label.names().all(|name| error.has_label(name));
         own.transaction.handle_error(known.into_iter().filter(has).fold(Labels::NONE, Labels::union));
+        if own.transaction_deadline.is_some() && own.transaction.is_transient() {
+            own.transient_error = Some(error.clone());
+        }
         error
     }
 
@@ -383,8 +389,7 @@ impl<P: Platform> Client<P> {
                 Ok(rest_ms) => rest_ms,
                 Err(error) => {
                     keep(session, guard);
-                    // An earlier attempt has the original cause.
-                    let error = attempts.take_error().unwrap_or(error.into());
+                    let error = attempts.ended(error.into());
                     return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit));
                 }
             };
@@ -493,6 +498,7 @@ impl<P: Platform> ClientSession<P> {
         self.state.start_transaction(&self.client)?;
         let Some(own) = &mut self.state.own else { return Ok(()) };
         own.transaction_deadline = None;
+        own.transient_error = None;
         own.transaction_options = TransactionOptions {
             read_concern_level,
             write_concern: Some(write_concern),
@@ -612,9 +618,9 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// The errors of `work`; those of [`start_transaction`](Self::start_transaction) and
-    /// [`commit_transaction`](Self::commit_transaction). After the time limit, the last one. (The
-    /// specification requires a timeout error that has it as its cause. The type of the errors is
-    /// chosen by the caller, and has no such error.)
+    /// [`commit_transaction`](Self::commit_transaction). If the timeout of the client leaves no time to
+    /// repeat the transaction or its commit, an [`Error::Timeout`] with the last error of a command. After
+    /// 120 s without that timeout, the last error.
     ///
     /// Source: Convenient API for Transactions.
     pub async fn with_transaction<T, E: From<Error>>(
@@ -652,7 +658,8 @@ impl<P: Platform> ClientSession<P> {
             retry += 1;
             if !is_transient || !self.pause_before(retry, limit).await {
                 self.set_transaction_span(None);
-                return Err(error);
+                let last = self.state.own.as_mut().filter(|_| is_transient).and_then(|own| own.transient_error.take());
+                return Err(last.map_or(error, |last| last.timed_out().into()));
             }
         }
     }
@@ -666,8 +673,12 @@ impl<P: Platform> ClientSession<P> {
             let Err(error) = self.commit_transaction().await else { return Ok(()) };
             let is_unknown = error.has_label("UnknownTransactionCommitResult");
             retry += 1;
-            if !is_unknown || error.code() == Some(MAX_TIME_EXPIRED) || !self.pause_before(retry, limit).await {
+            if !is_unknown || error.code() == Some(MAX_TIME_EXPIRED) {
                 return Err(error);
+            }
+            if !self.pause_before(retry, limit).await {
+                let is_limited = self.state.own.as_ref().is_some_and(|own| own.transaction_deadline.is_some());
+                return Err(if is_limited { error.timed_out() } else { error });
             }
         }
     }

@@ -142,6 +142,13 @@ pub trait AttemptError: From<OperationError> {
 
     /// Whether the attempt has sent no command: no server was selected, or no connection was available.
     fn is_unsent(&self) -> bool;
+
+    /// Returns the error of an operation that has no time for another attempt after this error. By
+    /// default it is the same, because not every type can contain its cause.
+    #[must_use]
+    fn timed_out(self) -> Self {
+        self
+    }
 }
 
 impl AttemptError for OperationError {
@@ -302,7 +309,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// # Errors
     ///
     /// The error of the last attempt. If no server is suitable for a retry, or no connection is
-    /// available, the error of the previous attempt, which may have executed the operation.
+    /// available, the error of the previous attempt, which may have executed the operation:
+    /// [`AttemptError::timed_out`] if the deadline is the reason.
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
             if self.pause_until.is_some() {
@@ -313,7 +321,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             let operation = self.operation.get_or_insert_with(|| self.core.operation());
             let server = match self.core.select_server_for(operation, &request, limit).await {
                 Ok(server) => server,
-                Err(error) => return Err(self.failed.take().unwrap_or_else(|| error.into())),
+                Err(error) => return Err(self.ended(error.into())),
             };
             self.server = Some(server.id());
             match self.core.check_out_of(server, limit, self.deadline).await {
@@ -353,6 +361,17 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         self.failed_and(error, repeatable)
     }
 
+    /// Returns the error of an operation that ends because its next attempt has sent nothing: that of the
+    /// previous attempt, if there was one.
+    pub fn ended(&mut self, error: E) -> E {
+        let is_over = self.deadline.is_some_and(|end| error.is_operation_timeout() || self.core.now() >= end);
+        match self.failed.take() {
+            Some(earlier) if is_over => earlier.timed_out(),
+            Some(earlier) => earlier,
+            None => error,
+        }
+    }
+
     /// Takes the error of the previous attempt, of an operation that makes no other attempt after all.
     pub const fn take_error(&mut self) -> Option<E> {
         self.failed.take()
@@ -372,7 +391,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// # Errors
     ///
     /// If there is no other attempt, the same error, or an earlier one if this attempt has written
-    /// nothing (`NoWritesPerformed`) or has sent nothing.
+    /// nothing (`NoWritesPerformed`) or has sent nothing; [`AttemptError::timed_out`] if there would be
+    /// another attempt without the deadline.
     pub fn failed_and(&mut self, error: E, repeatable: bool) -> Result<(), E> {
         let policy = self.policy;
         let is_overload = error.is_overload();
@@ -389,7 +409,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             let pause = overload_pause(retry, self.core.runtime().entropy());
             let until = self.core.now().saturating_add(pause);
             if self.deadline.is_some_and(|deadline| until >= deadline) {
-                return Err(self.cause_of(error));
+                return Err(self.cause_of(error).timed_out());
             }
             self.pause_until = Some(until);
         }
@@ -412,8 +432,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// Commands", on errors of the driver itself.
     fn cause_of(&mut self, error: E) -> E {
         let has_no_effect = error.performed_no_writes() || error.is_unsent();
-        let earlier = if has_no_effect { self.failed.take() } else { None };
-        earlier.unwrap_or(error)
+        if has_no_effect { self.ended(error) } else { error }
     }
 }
 

@@ -682,6 +682,25 @@ fn nested_with_transaction_leaves_the_time_limit_of_the_outer_one() {
     });
 }
 
+/// Client Side Operations Timeout, "Retryability": with the last error as its cause.
+#[test]
+fn with_transaction_without_time_for_a_repetition_ends_with_a_timeout() {
+    run(async {
+        let limit = Duration::from_secs(1);
+        let (_set, primary, client) = set_with(|options| options.timeout = Some(limit)).await;
+        for (command, code, label) in [("insert", 112, TRANSIENT), ("commitTransaction", 64, UNKNOWN)] {
+            primary.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &[command]).error(code).labels(&[label]));
+            let error = refused(session(&client).with_transaction(TransactionOptions::new(), insert).await);
+            assert!(error.is_timeout() && error.has_label(label), "{error:?}");
+            // The end of the limit itself has no code.
+            assert!(error.code().is_none_or(|found| found == code), "{error:?}");
+            assert!(primary.count_of(command) > 1, "{command}");
+            primary.clear_fail_points();
+        }
+        client.close().await;
+    });
+}
+
 #[test]
 fn cursor_has_the_time_limit_of_with_transaction() {
     run(async {

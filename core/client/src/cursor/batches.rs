@@ -19,7 +19,7 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::Pinned;
-use poolhouse_driver::{BaseRuntime as _, OperationError, Runtime, overload_pause};
+use poolhouse_driver::{AttemptError as _, BaseRuntime as _, OperationError, Runtime, overload_pause};
 use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument};
 use serde::de::DeserializeOwned;
 
@@ -157,7 +157,7 @@ impl<P: Platform> Origin<P> {
             retry += 1;
             let until = self.client.now().saturating_add(overload_pause(retry, core.runtime().entropy()));
             if deadline.is_some_and(|deadline| until >= deadline) {
-                return Err(error);
+                return Err(error.timed_out());
             }
             core.runtime().sleep_until(until).await;
         }

@@ -376,6 +376,27 @@ fn label_is_added_once_and_changes_nothing_else() {
 }
 
 #[test]
+fn error_without_time_for_another_attempt_is_a_timeout_with_all_of_the_last_error() {
+    use alloc::string::ToString;
+    use poolhouse_driver::AttemptError;
+    let label = "TransientTransactionError";
+    let last = refused(10_107);
+    let error = AttemptError::timed_out(last.clone()).with_label(Labels::TRANSIENT_TRANSACTION_ERROR);
+    assert!(error.is_timeout() && error.is_transient() && error.has_label(label), "{error}");
+    assert_eq!((error.code(), error.is_retryable(), error.is_overload()), (Some(10_107), false, false));
+    assert!(error.to_string().ends_with(&last.to_string()), "{error}");
+    let Error::Timeout(cause) = AttemptError::timed_out(error.clone()) else { panic!("{error:?}") };
+    assert!(matches!(&*cause, Error::Command(refused) if refused.labels == [label]), "it is no cause of itself");
+    assert!(core::error::Error::source(&error).is_some_and(|source| source.is::<Error>()));
+    assert!(error.is_retryable_write_by_code(8, true));
+    let unsent = AttemptError::timed_out(establishing(Cause::Network));
+    assert!(unsent.is_retryable() && unsent.check_out().is_some() && AttemptError::is_unsent(&unsent));
+    assert!(root(&unsent).is::<Cause>());
+    let passed = AttemptError::timed_out(Error::from(OperationError::Timeout));
+    assert!(matches!(passed, Error::Operation(OperationError::Timeout, _)), "it is one already");
+}
+
+#[test]
 fn errors_of_the_bson_crate_are_converted() {
     let convert = || -> Result<bson::Document, Error> { Ok(bson::serialize_to_document(&7)?) };
     let error = convert().expect_err("a number is no document");
