@@ -20,7 +20,7 @@ use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::Pinned;
 use poolhouse_driver::{AttemptError as _, BaseRuntime as _, OperationError, Runtime, overload_pause};
-use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument};
+use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument, Timestamp};
 use serde::de::DeserializeOwned;
 
 /// How long the client waits in the background until the server has closed a cursor.
@@ -95,6 +95,10 @@ pub(super) struct Batches<P: Platform> {
     pub(super) fetched: Option<Fetched<P>>,
     /// The memory of the batch before the last one, for the next, if the cursor reads ahead.
     pub(super) spare: Reply,
+    /// Of the reply to the command that created the cursor.
+    pub(super) operation_time: Option<Timestamp>,
+    /// `postBatchResumeToken` of the last batch; empty if it has none.
+    pub(super) resume_token: Vec<u8>,
 }
 
 impl<P: Platform> Client<P> {
@@ -209,7 +213,13 @@ impl<P: Platform> Origin<P> {
 impl<P: Platform> Batches<P> {
     /// Waits for the next document, and returns its range in the last reply; `None` after the last
     /// one.
-    pub(super) fn poll_document(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Range<usize>>, Error>> {
+    ///
+    /// - `if_any`: whether it also returns `None` after an empty batch.
+    pub(super) fn poll_document(
+        &mut self,
+        context: &mut Context<'_>,
+        if_any: bool,
+    ) -> Poll<Result<Option<Range<usize>>, Error>> {
         loop {
             if self.reads_ahead && self.id != 0 && self.fetch.is_none() && self.fetched.is_none() {
                 self.read_ahead(context);
@@ -232,6 +242,10 @@ impl<P: Platform> Batches<P> {
             }
             outcome?;
             if self.rest.is_empty() && self.id != 0 {
+                if if_any {
+                    self.next_by = None;
+                    return Poll::Ready(Ok(None));
+                }
                 // The server may reply with empty batches at once, without end.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
@@ -329,6 +343,8 @@ impl<P: Platform> Batches<P> {
         }
         self.id = batch.id;
         self.rest = batch.elements;
+        self.resume_token.clear();
+        self.resume_token.extend_from_slice(batch.resume_token.map(RawDocument::as_bytes).unwrap_or_default());
         let last = core::mem::replace(&mut self.reply, reply);
         if self.reads_ahead {
             self.spare = last;
@@ -386,6 +402,16 @@ impl<P: Platform> Batches<P> {
         origin.client.in_background(async move {
             let _: Result<(), Error> = self.kill().await;
         });
+    }
+
+    /// Whether there is another batch, or a document of the last one.
+    pub(super) fn is_alive(&self) -> bool {
+        self.id != 0 || !self.rest.is_empty()
+    }
+
+    /// Returns `postBatchResumeToken` of the last batch.
+    pub(super) fn resume_token(&self) -> Option<&bson::RawDocument> {
+        bson::RawDocument::from_bytes(&self.resume_token).ok()
     }
 
     /// Decodes a document of the last reply.

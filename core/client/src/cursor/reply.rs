@@ -16,7 +16,7 @@ use poolhouse_core::ServerType;
 use poolhouse_core::pool::Pinned;
 use poolhouse_driver::{Guard, OperationError, Runtime};
 use poolhouse_wire::EncodeError;
-use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
+use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue, Timestamp};
 
 /// Whether the server certainly has no cursor after this error of `getMore`: its connection failed,
 /// or the cursor was not found or was killed.
@@ -54,6 +54,9 @@ pub(super) struct First<P: Platform> {
     pub(super) rest: Range<usize>,
     /// The connection of a cursor that can be used on it only.
     pub(super) connection: Option<PinnedConnection<P>>,
+    pub(super) operation_time: Option<Timestamp>,
+    /// `postBatchResumeToken`; empty if there is none.
+    pub(super) resume_token: Vec<u8>,
 }
 
 /// Reads the reply to a command that creates a cursor. A cursor that cannot be used is closed on the
@@ -66,7 +69,7 @@ pub(super) async fn begin<P: Platform>(
     timeout: Option<Duration>,
 ) -> Result<First<P>, Error> {
     let reply = reply_of(&guard)?;
-    let Batch { id, namespace, elements: rest } = match Batch::parse(reply, "firstBatch") {
+    let Batch { id, namespace, elements: rest, resume_token } = match Batch::parse(reply, "firstBatch") {
         Ok(batch) => batch,
         Err(error) => {
             session.keep(client, guard);
@@ -74,6 +77,9 @@ pub(super) async fn begin<P: Platform>(
         }
     };
     if !collection(namespace, database).is_empty() {
+        let operation_time =
+            if let Ok(Some(RawValue::Timestamp(time))) = reply.get("operationTime") { Some(time) } else { None };
+        let resume_token = resume_token.map(RawDocument::as_bytes).unwrap_or_default().to_vec();
         let (namespace, reply) = (namespace.to_owned(), Reply::new(reply.as_bytes().to_vec()));
         let server = guard.server().clone();
         let is_balanced = guard.established().is_some_and(|it| it.server_type == ServerType::LoadBalancer);
@@ -84,7 +90,7 @@ pub(super) async fn begin<P: Platform>(
             session.keep(client, guard);
             None
         };
-        return Ok(First { server, namespace, id, reply, rest, connection });
+        return Ok(First { server, namespace, id, reply, rest, connection, operation_time, resume_token });
     }
     if let Some((database, collection)) = namespace.split_once('.').filter(|_| id != 0) {
         let (database, command) = (database.to_owned(), kill_command(collection, id)?);
@@ -152,6 +158,8 @@ pub(super) struct Batch<'a> {
     pub(super) namespace: &'a str,
     /// The elements of the batch, as a range of the reply.
     pub(super) elements: Range<usize>,
+    /// `postBatchResumeToken`, that of the end of the batch of a change stream.
+    pub(super) resume_token: Option<RawDocument<'a>>,
 }
 
 impl<'a> Batch<'a> {
@@ -170,6 +178,7 @@ impl<'a> Batch<'a> {
             id: id.ok_or(Error::Cursor("the cursor has no id"))?,
             namespace: namespace.ok_or(Error::Cursor("the cursor has no namespace"))?,
             elements: start.saturating_add(4)..start.saturating_add(batch.as_bytes().len().saturating_sub(1)),
+            resume_token: get(cursor, "postBatchResumeToken").and_then(RawValue::as_document),
         })
     }
 }
