@@ -436,6 +436,10 @@ impl<P: Platform> OwnState<P> {
     }
 }
 
+const fn of_timestamp(time: bson::Timestamp) -> Timestamp {
+    Timestamp { time_s: time.time, increment: time.increment }
+}
+
 /// Returns the server session, which is taken from the pool if there is none.
 fn take<'s, P: Platform>(
     server: &'s mut Option<ServerSession>,
@@ -478,13 +482,17 @@ pub struct ClientSessionOptions {
     ///
     /// Source: Snapshot Reads, "Sending readConcern to the server on all commands".
     pub snapshot: bool,
+    /// The time of the data that the first read of a snapshot session sees, such as
+    /// [`ClientSession::snapshot_time`] of another session; `None` lets the server choose it. A time makes
+    /// the session one of `snapshot`.
+    pub snapshot_time: Option<bson::Timestamp>,
 }
 
 impl ClientSessionOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { causal_consistency: true, snapshot: false }
+        Self { causal_consistency: true, snapshot: false, snapshot_time: None }
     }
 
     /// See [`causal_consistency`](#structfield.causal_consistency).
@@ -497,6 +505,12 @@ impl ClientSessionOptions {
     #[must_use]
     pub const fn snapshot(self, enabled: bool) -> Self {
         Self { snapshot: enabled, ..self }
+    }
+
+    /// See [`snapshot_time`](#structfield.snapshot_time).
+    #[must_use]
+    pub const fn snapshot_time(self, time: bson::Timestamp) -> Self {
+        Self { snapshot_time: Some(time), ..self }
     }
 }
 
@@ -525,11 +539,12 @@ impl<P: Platform> Client<P> {
     /// session from the client's pool. A server may forget a session that is not used for the deployment's
     /// `logicalSessionTimeoutMinutes` (30 by default) less a minute.
     pub fn start_session(&self, options: ClientSessionOptions) -> ClientSession<P> {
+        let snapshot = options.snapshot || options.snapshot_time.is_some();
         let own = OwnState {
-            options,
+            options: options.snapshot(snapshot),
             cluster_time: ClusterTime::NONE,
             operation_time: None,
-            snapshot_time: None,
+            snapshot_time: options.snapshot_time.map(of_timestamp),
             transaction: Transaction::new(),
             transaction_options: TransactionOptions::new(),
             transaction_deadline: None,
@@ -583,17 +598,24 @@ impl<P: Platform> ClientSession<P> {
     /// [`ClientSession::advance_operation_time`] of another session.
     #[must_use]
     pub fn operation_time(&self) -> Option<bson::Timestamp> {
-        self.own()
-            .and_then(|own| own.operation_time)
-            .map(|time| bson::Timestamp { time: time.time_s, increment: time.increment })
+        self.own().and_then(|own| own.operation_time).map(convert::to_timestamp)
+    }
+
+    /// Returns the time of the data that a snapshot session reads, for
+    /// [`ClientSessionOptions::snapshot_time`] of another session; `None` before its first read, and of
+    /// other sessions.
+    ///
+    /// Source: Snapshot Reads, "Server Commands".
+    #[must_use]
+    pub fn snapshot_time(&self) -> Option<bson::Timestamp> {
+        self.own().and_then(|own| own.snapshot_time).map(convert::to_timestamp)
     }
 
     /// Makes the reads and writes of this session follow the operation at this time. An earlier time than that of
     /// the session changes nothing.
     pub fn advance_operation_time(&mut self, time: bson::Timestamp) {
-        let time = Timestamp { time_s: time.time, increment: time.increment };
         if let Some(own) = &mut self.state.own {
-            own.operation_time = own.operation_time.max(Some(time));
+            own.operation_time = own.operation_time.max(Some(of_timestamp(time)));
         }
     }
 

@@ -1183,7 +1183,15 @@ fn reads_of_a_snapshot_session_have_the_time_of_the_first() {
         assert_eq!(field(&finds[1], "readConcern"), Some(second.into()));
         let own = doc! { "find": "c", "readConcern": { "level": "local" } };
         assert!(matches!(refused(session.run_command("db", own).await), Error::Session(_)));
-        drop(session);
+        // Another session reads the same data, from its first read.
+        assert_eq!(session.snapshot_time(), Some(time));
+        let mut same = client.start_session(ClientSessionOptions::new().snapshot_time(time));
+        assert_eq!(same.snapshot_time(), Some(time));
+        same.run_command("db", doc! { "find": "c" }).await.expect("a reply");
+        let third = field(&sent(&primary, "find")[2], "readConcern");
+        assert_eq!(third, Some(doc! { "level": "snapshot", "atClusterTime": time }.into()));
+        assert_eq!(client.start_session(ClientSessionOptions::new().snapshot(true)).snapshot_time(), None);
+        drop((session, same));
         client.close().await;
     });
 }
