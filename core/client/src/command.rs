@@ -263,7 +263,7 @@ impl<P: Platform> Client<P> {
             if let Some(limit) = session.transaction_deadline() {
                 if options.timeout.is_some() {
                     return Err(Error::Session(
-                        "a command in with_transaction has no time limit of its own: the timeout of the client limits them all",
+                        "a command in with_transaction has no time limit of its own: the timeout of the transaction limits them all",
                     ));
                 }
                 deadline = Some(limit);

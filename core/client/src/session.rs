@@ -486,13 +486,21 @@ pub struct ClientSessionOptions {
     /// [`ClientSession::snapshot_time`] of another session; `None` lets the server choose it. A time makes
     /// the session one of `snapshot`.
     pub snapshot_time: Option<bson::Timestamp>,
+    /// `defaultTimeoutMS`: the time limit of transactions without a
+    /// [`timeout`](super::TransactionOptions#structfield.timeout), and of the abort of one that is open when
+    /// the session is dropped, which takes at most 10 s; `None` is that of the client. Zero and
+    /// [`Duration::MAX`] are never reached. Commands outside of
+    /// [`with_transaction`](ClientSession::with_transaction) have limits of their own.
+    ///
+    /// Source: Client Side Operations Timeout, "Sessions".
+    pub default_timeout: Option<Duration>,
 }
 
 impl ClientSessionOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { causal_consistency: true, snapshot: false, snapshot_time: None }
+        Self { causal_consistency: true, snapshot: false, snapshot_time: None, default_timeout: None }
     }
 
     /// See [`causal_consistency`](#structfield.causal_consistency).
@@ -511,6 +519,12 @@ impl ClientSessionOptions {
     #[must_use]
     pub const fn snapshot_time(self, time: bson::Timestamp) -> Self {
         Self { snapshot_time: Some(time), ..self }
+    }
+
+    /// See [`default_timeout`](#structfield.default_timeout).
+    #[must_use]
+    pub const fn default_timeout(self, timeout: Duration) -> Self {
+        Self { default_timeout: Some(timeout), ..self }
     }
 }
 
@@ -655,7 +669,7 @@ impl<P: Platform> ClientSession<P> {
     /// or `autocommit`, takes no session (hello, authentication, and commands with the write concern
     /// `w: 0`), or if the deployment supports no sessions; in a transaction also if it has
     /// a read or write concern, another read preference than `primary`, or in
-    /// [`with_transaction`](Self::with_transaction) a time limit beside that of the client, or if the
+    /// [`with_transaction`](Self::with_transaction) a time limit beside that of the transaction, or if the
     /// server is a standalone one; in a snapshot session, if the command has its own read concern, or the
     /// server is older than 5.0. Nothing is sent then.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {

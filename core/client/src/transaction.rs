@@ -8,7 +8,7 @@ use super::convert;
 use super::options::no_limit_if_zero;
 use super::session::{Additions, SessionState, max_time_ms};
 use super::spans::TransactionSpan;
-use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
+use super::{Client, ClientSession, CommandOptions, Error, Net, Platform, WriteConcern};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -51,13 +51,20 @@ pub struct TransactionOptions {
     /// `maxTimeMS` of the commit: how long the server may work on it. If the commit has a time limit,
     /// the shorter of both applies. `None` is no limit of its own.
     pub max_commit_time: Option<Duration>,
+    /// The time limit of [`with_transaction`](ClientSession::with_transaction) as a whole; otherwise of
+    /// each call that commits or aborts the transaction. `None` is
+    /// [`ClientSessionOptions::default_timeout`](super::ClientSessionOptions#structfield.default_timeout),
+    /// or else that of the client. Zero and [`Duration::MAX`] are never reached.
+    ///
+    /// Source: Client Side Operations Timeout, "Sessions".
+    pub timeout: Option<Duration>,
 }
 
 impl TransactionOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { read_concern_level: None, write_concern: None, max_commit_time: None }
+        Self { read_concern_level: None, write_concern: None, max_commit_time: None, timeout: None }
     }
 
     /// See [`read_concern_level`](#structfield.read_concern_level).
@@ -76,6 +83,12 @@ impl TransactionOptions {
     #[must_use]
     pub fn max_commit_time(self, time: Duration) -> Self {
         Self { max_commit_time: Some(time), ..self }
+    }
+
+    /// See [`timeout`](#structfield.timeout).
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 }
 
@@ -495,6 +508,7 @@ impl<P: Platform> ClientSession<P> {
         if self.state.own.as_ref().is_some_and(|own| own.options.snapshot) {
             return Err(Error::Session("Transactions are not supported in snapshot sessions"));
         }
+        let timeout = self.timeout(options.timeout);
         self.state.start_transaction(&self.client)?;
         let Some(own) = &mut self.state.own else { return Ok(()) };
         own.transaction_deadline = None;
@@ -503,13 +517,23 @@ impl<P: Platform> ClientSession<P> {
             read_concern_level,
             write_concern: Some(write_concern),
             max_commit_time: options.max_commit_time,
+            timeout,
         };
         Ok(())
     }
 
+    /// Returns the time limit of a transaction.
+    ///
+    /// - `own`: that of its options.
+    fn timeout(&self, own: Option<Duration>) -> Option<Duration> {
+        let mut options = CommandOptions::new();
+        options.timeout = own.or_else(|| self.state.own.as_ref()?.options.default_timeout);
+        options.limit_or(self.client.options().timeout)
+    }
+
     /// Commits the transaction, with retries as a retryable write, whatever `retryWrites` is. If no
     /// command was sent in it, none is sent. After an unknown outcome, or after the future was dropped,
-    /// the commit can be repeated by another call.
+    /// the commit can be repeated by another call. [`TransactionOptions::timeout`] applies to each call.
     ///
     /// # Errors
     ///
@@ -521,12 +545,12 @@ impl<P: Platform> ClientSession<P> {
     /// Source: Transactions, "commitTransaction".
     pub async fn commit_transaction(&mut self) -> Result<(), Error> {
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
-        let limit = own.transaction_deadline;
+        let (limit, timeout) = (own.transaction_deadline, own.transaction_options.timeout);
         if !own.transaction.begin_commit().map_err(misuse)? {
             self.set_transaction_span(None);
             return Ok(());
         }
-        let deadline = limit.or_else(|| self.client.deadline(self.client.options().timeout));
+        let deadline = limit.or_else(|| self.client.deadline(timeout));
         let result = self.client.end_transaction(&mut self.state, true, deadline).await;
         if !result.as_ref().is_err_and(|error| error.has_label("UnknownTransactionCommitResult")) {
             self.set_transaction_span(None);
@@ -547,7 +571,7 @@ impl<P: Platform> ClientSession<P> {
     pub async fn abort_transaction(&mut self) -> Result<(), Error> {
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         if own.transaction.begin_abort().map_err(misuse)? {
-            let deadline = self.client.deadline(self.client.options().timeout);
+            let deadline = self.client.deadline(own.transaction_options.timeout);
             let _: Result<(), Error> = self.client.end_transaction(&mut self.state, false, deadline).await;
             if let Some(own) = &mut self.state.own {
                 own.transaction.handle_abort_ended();
@@ -578,9 +602,9 @@ impl<P: Platform> ClientSession<P> {
     /// several times**: it must have no side effect outside of the transaction that must not be
     /// repeated. A commit with an unknown outcome is repeated too, after such a pause.
     ///
-    /// If the client has a [`timeout`](super::ClientOptions#structfield.timeout), it limits all commands
-    /// and commits together, and a command with another limit is refused while the transaction is open.
-    /// If it has none, retries end after 120 s.
+    /// If there is a [`timeout`](TransactionOptions#structfield.timeout), it limits all commands and
+    /// commits together, and a command with another limit is refused while the transaction is open.
+    /// If there is none, retries end after 120 s.
     ///
     /// `work` must return the errors of its commands, or errors of its own: a failed command may have
     /// aborted the transaction on the server, so a commit would fail. If it commits or aborts the
@@ -618,9 +642,9 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// The errors of `work`; those of [`start_transaction`](Self::start_transaction) and
-    /// [`commit_transaction`](Self::commit_transaction). If the timeout of the client leaves no time to
-    /// repeat the transaction or its commit, an [`Error::Timeout`] with the last error of a command. After
-    /// 120 s without that timeout, the last error.
+    /// [`commit_transaction`](Self::commit_transaction). If the timeout leaves no time to repeat the
+    /// transaction or its commit, an [`Error::Timeout`] with the last error of a command. After 120 s
+    /// without a timeout, the last error.
     ///
     /// Source: Convenient API for Transactions.
     pub async fn with_transaction<T, E: From<Error>>(
@@ -629,7 +653,7 @@ impl<P: Platform> ClientSession<P> {
         mut work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
         let begun = self.client.now();
-        let timeout = self.client.options().timeout;
+        let timeout = self.timeout(options.timeout);
         let limit = begun.saturating_add(timeout.unwrap_or(TRANSACTION_RETRY_TIMEOUT));
         let mut retry = 0;
         let mut span = None;
@@ -703,7 +727,8 @@ impl<P: Platform> ClientSession<P> {
                 // Refused if an earlier abort is outstanding, which this one replaces.
                 let _: Result<bool, TransactionMisuse> = own.transaction.begin_abort();
             }
-            let deadline = client.kill_deadline(None);
+            let timeout = state.own.as_ref().and_then(|own| own.transaction_options.timeout);
+            let deadline = client.kill_deadline(timeout);
             let _: Result<(), Error> = client.end_transaction(&mut state, false, deadline).await;
             state.end(&client);
         });
