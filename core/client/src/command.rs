@@ -4,7 +4,7 @@
 
 use super::convert::{self, Read, into_encoded};
 use super::options::tag_sets;
-use super::session::SessionState;
+use super::session::{MaxTime, SessionState};
 use super::transaction::label_retryable_write;
 use super::{Client, Error, Net, Platform, connection};
 use alloc::boxed::Box;
@@ -35,8 +35,9 @@ impl<P: Platform> Client<P> {
     ///
     /// The operation may take as long as
     /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows; it is retried
-    /// until then, or once if there is no limit. If the pause before a retry (of at most 400 ms, or
-    /// after an overload as below) would end after the limit, the operation ends with the last error.
+    /// until then, until it succeeds if the limit is zero, or once if there is no limit. If the pause
+    /// before a retry (of at most 400 ms, or after an overload as below) would end after the limit, the
+    /// operation ends with an [`Error::Timeout`], which contains the last error.
     /// Any command is retried if it was not sent. A command that reads (`find`, `aggregate`, `count`,
     /// `distinct`, `listDatabases`, `listCollections`, `listIndexes`) is retried after a network error
     /// or a change of the server's state. So is a write (`insert`, `update`, `delete`,
@@ -76,7 +77,8 @@ impl<P: Platform> Client<P> {
     /// or were not acknowledged as its write concern requires, unless
     /// [`CommandOptions::write_errors_in_reply`] returns such a reply; [`Error::Operation`] if no
     /// server can be selected, no connection is available, or no reply is received, with the label
-    /// `RetryableWriteError` if a write failed in a way after which it is retried;
+    /// `RetryableWriteError` if a write failed in a way after which it is retried; [`Error::Timeout`] if
+    /// no time is left to retry it after one of these;
     /// [`Error::Bson`] if a document cannot be encoded or is empty; [`Error::Session`] if the command
     /// needs an `lsid` and has none, or is a write with `w: 0` and has one. Nothing is sent then.
     ///
@@ -261,7 +263,7 @@ impl<P: Platform> Client<P> {
             if let Some(limit) = session.transaction_deadline() {
                 if options.timeout.is_some() {
                     return Err(Error::Session(
-                        "a command in with_transaction has no time limit of its own: the timeout of the client limits them all",
+                        "a command in with_transaction has no time limit of its own: the timeout of the transaction limits them all",
                     ));
                 }
                 deadline = Some(limit);
@@ -275,7 +277,7 @@ impl<P: Platform> Client<P> {
             (false, true) => Retry::Read,
             (false, false) => shape.retry,
         };
-        let is_timed = is_timed && deadline.is_some();
+        let max_time = MaxTime::rest_if(is_timed && deadline.is_some());
         let mut policy = self.retry_policy(retry, shape.in_transaction);
         policy.enabled &= options.retry;
         let (operation_id, kinds) = self.operation();
@@ -308,12 +310,11 @@ impl<P: Platform> Client<P> {
             if self.is_paced(deadline) {
                 self.pace(&mut guard);
             }
-            let additions = match session.begin(self, &shape, &guard, numbered, txn_number, is_timed) {
+            let additions = match session.begin(self, &shape, &guard, numbered, txn_number, max_time) {
                 Ok(additions) => additions,
                 Err(error) => {
                     session.keep(self, guard);
-                    // An earlier attempt has the original cause.
-                    let error = attempts.take_error().unwrap_or(error);
+                    let error = attempts.ended(error);
                     return Err(failed(session, &attempts, error));
                 }
             };

@@ -3,7 +3,7 @@
 use super::convert::{Read, checked, into_encoded, to_document, to_document_lossy, to_raw_document, to_value};
 use super::error::{hint, labels};
 use super::options::tag_sets;
-use super::session::{Additions, SessionState};
+use super::session::{Additions, MaxTime, SessionState};
 use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform, WriteError};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -179,8 +179,8 @@ impl<'c, P: Platform> Connection<'c, P> {
             self.client.pace(&mut self.guard);
         }
         let session = self.session.get_or_insert_default();
-        let is_timed = !self.is_paced;
-        run_once(&mut self.guard, self.client, session, database, command, sent.as_ref(), is_timed).await?;
+        let max_time = MaxTime::rest_if(!self.is_paced);
+        run_once(&mut self.guard, self.client, session, database, command, sent.as_ref(), max_time).await?;
         converted(&self.guard, read)
     }
 
@@ -291,7 +291,6 @@ pub(super) async fn exchange<P: Platform>(
 /// [`reply_of`] returns then.
 ///
 /// - `command`: the result of [`checked`].
-/// - `is_timed`: as in [`SessionState::begin`].
 pub(super) async fn run_once<P: Platform>(
     guard: &mut Guard<'_, Net<P>>,
     client: &Client<P>,
@@ -299,10 +298,10 @@ pub(super) async fn run_once<P: Platform>(
     database: &str,
     command: RawDocument<'_>,
     preference: Option<&ReadPreference<'_>>,
-    is_timed: bool,
+    max_time: MaxTime,
 ) -> Result<(), Error> {
     let shape = CommandShape::parse(command).map_err(|error| Error::Bson(error.to_string()))?;
-    let additions = session.begin(client, &shape, guard, false, None, is_timed)?;
+    let additions = session.begin(client, &shape, guard, false, None, max_time)?;
     let parts = Parts { database, command, preference, additions, has_reply: shape.has_reply };
     exchange(guard, client, session, &parts, false).await.map_err(|error| {
         session.handle_attempt_failed(guard, &error, &additions);

@@ -16,7 +16,7 @@ use bson::error::ErrorKind;
 use bson::{Bson, Utf8Lossy};
 use core::fmt;
 use poolhouse_wire::WireErrorKind;
-use poolhouse_wire::bson::{DEPTH_MAX, RawDocument};
+use poolhouse_wire::bson::{DEPTH_MAX, RawDocument, Timestamp};
 use serde::de::{Deserialize as _, DeserializeOwned, Deserializer, Visitor};
 use std::thread;
 
@@ -26,6 +26,11 @@ const INLINE_LEVELS_MAX: usize = if cfg!(debug_assertions) { 8 } else { 24 };
 /// The stack of that thread for each level: enough for a type with a hundred fields of the bson crate,
 /// without optimizations. The operating system provides only the pages that are used.
 const LEVEL_STACK_BYTES: usize = 256 * 1024;
+
+/// Converts a time of a server.
+pub(super) const fn to_timestamp(time: Timestamp) -> bson::Timestamp {
+    bson::Timestamp { time: time.time_s, increment: time.increment }
+}
 
 /// Checks that a value is not too deep to be encoded or copied.
 pub(super) fn check_depth(value: &Bson) -> Result<(), Error> {

@@ -86,12 +86,13 @@ impl<P: Platform> Client<P> {
         if !shape.is_acknowledged {
             return Err(Error::Cursor("a command without acknowledgement (w: 0) has no cursor"));
         }
-        cursor_options.check(checked, timeout)?;
+        let has_output = shape.writes && shape.name == "aggregate";
+        cursor_options.check(checked, has_output, timeout)?;
         let deadline = self.deadline(timeout);
-        let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline, cursor_options.is_tailable(checked));
-        // The server would apply the limit of an iteration to all batches. An aggregation that writes
-        // its output has none.
-        let is_timed = limit.is_of_lifetime() || (shape.writes && shape.name == "aggregate");
+        let limit = Limit::new(cursor_options.timeout_mode, timeout, deadline);
+        // The server would apply the limit of an iteration to all batches, unless the cursor awaits data.
+        // An aggregation that writes its output has none.
+        let is_timed = limit.is_of_lifetime() || cursor_options.awaits_data(checked) || has_output;
         let begin = async |guard: Guard<'_, Net<P>>, session: &mut SessionState<P>| {
             begin(self, guard, session, database, timeout).await
         };
@@ -102,7 +103,7 @@ impl<P: Platform> Client<P> {
             None => running.await,
             Some(span) => Box::pin(span.run(running)).await,
         };
-        let First { server, namespace, id, reply, rest, connection } = first?;
+        let First { server, namespace, id, reply, rest, connection, operation_time, resume_token } = first?;
         let is_pinned = connection.is_some();
         // A request that waits for the application must not be ended by the limit of a call. Without
         // its connection, a cursor behind a load balancer could not be closed.
@@ -127,6 +128,8 @@ impl<P: Platform> Client<P> {
             reads_ahead,
             fetched: None,
             spare: Reply::default(),
+            operation_time,
+            resume_token,
         })
     }
 }
@@ -179,7 +182,8 @@ pub struct Cursor<P: Platform, T = bson::Document> {
 
 impl<P: Platform, T> Cursor<P, T> {
     /// Returns the next document, decoded by serde; `None` after the last one. A tailable cursor
-    /// waits for further documents, until the time limit of the call if it has one.
+    /// waits for further documents. If the call has a time limit, it ends with a timeout then, and so
+    /// does the cursor.
     ///
     /// # Errors
     ///
@@ -192,7 +196,46 @@ impl<P: Platform, T> Cursor<P, T> {
     where
         T: DeserializeOwned + Send,
     {
-        poll_fn(|context| self.poll_try_next(context)).await
+        poll_fn(|context| self.poll_try_next(context, false)).await
+    }
+
+    /// Returns the next document as [`Cursor::try_next`] does, but sends at most one request for a batch;
+    /// `None` if that is empty. Then the cursor [is still alive](Cursor::is_alive), and the next call
+    /// sends another request, with its own time limit. For a tailable cursor, whose application does
+    /// something else while there are no documents.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::try_next`].
+    pub async fn next_if_any(&mut self) -> Result<Option<T>, Error>
+    where
+        T: DeserializeOwned + Send,
+    {
+        poll_fn(|context| self.poll_try_next(context, true)).await
+    }
+
+    /// Whether the server may have further documents, or some of the last batch were not returned yet.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.batches.as_ref().is_some_and(|batches| batches.is_alive())
+    }
+
+    /// Returns `operationTime` of the reply to the command that created the cursor; `None` if it had
+    /// none, and after the end of the cursor. A change stream without a token can be resumed from it.
+    ///
+    /// Source: Change Streams, "startAtOperationTime".
+    #[must_use]
+    pub fn operation_time(&self) -> Option<bson::Timestamp> {
+        self.batches.as_ref()?.operation_time.map(convert::to_timestamp)
+    }
+
+    /// Returns `postBatchResumeToken` of the last batch, from which a change stream can be resumed after
+    /// the last document of this batch; `None` if the batch has none, and after the end of the cursor.
+    ///
+    /// Source: Change Streams, "Updating the Cached Resume Token".
+    #[must_use]
+    pub fn post_batch_resume_token(&self) -> Option<&bson::RawDocument> {
+        self.batches.as_ref()?.resume_token()
     }
 
     /// Returns the next document as its bytes, which are not copied; `None` after the last one.
@@ -201,7 +244,7 @@ impl<P: Platform, T> Cursor<P, T> {
     ///
     /// As [`Cursor::try_next`]; [`Error::Bson`] only if the document is malformed.
     pub async fn next_raw(&mut self) -> Result<Option<&bson::RawDocument>, Error> {
-        let Some(document) = poll_fn(|context| self.poll_document(context)).await? else { return Ok(None) };
+        let Some(document) = poll_fn(|context| self.poll_document(context, false)).await? else { return Ok(None) };
         let bytes = self.bytes(document);
         bson::RawDocument::from_bytes(bytes).map(Some).map_err(|error| Error::Bson(error.to_string()))
     }
@@ -220,20 +263,22 @@ impl<P: Platform, T> Cursor<P, T> {
         outcome
     }
 
-    fn poll_try_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, Error>>
+    fn poll_try_next(&mut self, context: &mut Context<'_>, if_any: bool) -> Poll<Result<Option<T>, Error>>
     where
         T: DeserializeOwned + Send,
     {
-        let Some(document) = ready!(self.poll_document(context))? else { return Poll::Ready(Ok(None)) };
+        let Some(document) = ready!(self.poll_document(context, if_any))? else { return Poll::Ready(Ok(None)) };
         Poll::Ready(self.batches.as_ref().map(|batches| batches.decode(document)).transpose())
     }
 
     /// Waits for the next document, and returns its range in the last reply; `None` after the last
     /// one.
-    fn poll_document(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Range<usize>>, Error>> {
+    ///
+    /// - `if_any`: whether it also returns `None` after an empty batch.
+    fn poll_document(&mut self, context: &mut Context<'_>, if_any: bool) -> Poll<Result<Option<Range<usize>>, Error>> {
         let Some(batches) = &mut self.batches else { return Poll::Ready(Ok(None)) };
-        let outcome = ready!(batches.poll_document(context));
-        if !matches!(outcome, Ok(Some(_))) {
+        let outcome = ready!(batches.poll_document(context, if_any));
+        if outcome.is_err() || (matches!(outcome, Ok(None)) && !batches.is_alive()) {
             self.end();
         }
         Poll::Ready(outcome)
@@ -254,7 +299,7 @@ impl<P: Platform, T: DeserializeOwned + Send> Stream for Cursor<P, T> {
     type Item = Result<T, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_try_next(context).map(Result::transpose)
+        self.poll_try_next(context, false).map(Result::transpose)
     }
 }
 

@@ -39,7 +39,14 @@ pub enum Error {
     /// The operation failed without a reply of a server. The labels are those that the client has
     /// added: `RetryableWriteError` after a network error of a retryable write; and in transactions
     /// `TransientTransactionError`, or `UnknownTransactionCommitResult` if the commit failed.
+    /// [`Error::has_label`] also knows `SystemOverloadedError` and `RetryableError`, if an overloaded
+    /// server did not establish the connection.
     Operation(OperationError, Labels),
+    /// The time limit of the operation leaves no time for another attempt after this error, whose labels
+    /// and code it has.
+    ///
+    /// Source: Client Side Operations Timeout, "Errors" and "Retryability".
+    Timeout(Box<Self>),
     /// The server refused the command.
     Command(Box<CommandError>),
     /// The command succeeded, but writes of it failed or were not acknowledged as required.
@@ -163,10 +170,16 @@ impl Error {
         }
     }
 
+    /// Returns the error of the last attempt, if this is an operation that had no time for another one.
+    pub(super) fn last(&self) -> &Self {
+        if let Self::Timeout(error) = self { error } else { self }
+    }
+
     /// Returns the error of an operation without a reply.
     pub(super) const fn operation(&self) -> Option<&OperationError> {
         match self {
             Self::Operation(error, _) => Some(error),
+            Self::Timeout(error) => error.operation(),
             Self::Setup(_) | Self::Command(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => {
                 None
             }
@@ -179,6 +192,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Operation(error, _) => error.is_retryable(),
+            Self::Timeout(error) => error.is_retryable(),
             Self::Command(_) => self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
@@ -190,6 +204,7 @@ impl Error {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Operation(error, _) => error.is_transient(),
+            Self::Timeout(error) => error.is_transient(),
             Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Write(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
@@ -203,6 +218,7 @@ impl Error {
         match self {
             Self::Command(error) => Some(error.code),
             Self::Write(error) => Some(error.code),
+            Self::Timeout(error) => error.code(),
             Self::Setup(_) | Self::Operation(..) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
         }
     }
@@ -213,7 +229,12 @@ impl Error {
         let labels = match self {
             Self::Command(error) => &error.labels,
             Self::Write(error) => &error.labels,
-            Self::Operation(_, labels) => return labels.names().any(|known| known == label),
+            Self::Operation(error, labels) => {
+                let overload = Labels::SYSTEM_OVERLOADED_ERROR | Labels::RETRYABLE_ERROR;
+                let own = if error.is_overload() { overload } else { Labels::NONE };
+                return (*labels | own).names().any(|known| known == label);
+            }
+            Self::Timeout(error) => return error.has_label(label),
             Self::Setup(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
         };
         labels.iter().any(|known| known == label)
@@ -224,6 +245,7 @@ impl Error {
         let Some(name) = label.names().next().filter(|name| !self.has_label(name)) else { return self };
         match self {
             Self::Operation(error, labels) => Self::Operation(error, labels | label),
+            Self::Timeout(error) => Self::Timeout(Box::new(error.with_label(label))),
             Self::Command(mut error) => {
                 error.labels.push(name.into());
                 Self::Command(error)
@@ -247,6 +269,7 @@ impl Error {
         let by_code = match self {
             Self::Command(_) => true,
             Self::Write(error) => error.index.is_none() && !is_router,
+            Self::Timeout(error) => return error.is_retryable_write_by_code(max_wire_version, is_router),
             Self::Setup(_) | Self::Operation(..) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => return false,
         };
         let by_code = by_code && max_wire_version < WIRE_VERSION_4_4;
@@ -259,17 +282,19 @@ impl Error {
     pub fn is_overload(&self) -> bool {
         match self {
             Self::Operation(error, _) => error.is_overload(),
+            Self::Timeout(error) => error.is_overload(),
             Self::Command(_) => self.has_label("SystemOverloadedError") && self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
     }
 
-    /// Whether a deadline or time limit expired: that of the operation, of server selection, of the
-    /// wait for a connection, of connection establishment, of a lookup, or `maxTimeMS` on the server.
+    /// Whether a deadline or time limit expired, or left no time for a retry: that of the operation, of
+    /// server selection, of the wait for a connection, of connection establishment, of a lookup, or
+    /// `maxTimeMS` on the server.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         const MAX_TIME_EXPIRED: i32 = 50;
-        if self.code() == Some(MAX_TIME_EXPIRED) {
+        if matches!(self, Self::Timeout(_)) || self.code() == Some(MAX_TIME_EXPIRED) {
             return true;
         }
         if let Self::Setup(SetupError::Seedlist(error)) = self {
@@ -297,6 +322,7 @@ impl fmt::Display for Error {
         match self {
             Self::Setup(error) => error.fmt(f),
             Self::Operation(error, _) => error.fmt(f),
+            Self::Timeout(error) => write!(f, "no time for another attempt after: {error}"),
             Self::Command(error) => error.fmt(f),
             Self::Write(error) => error.fmt(f),
             Self::Session(what) => write!(f, "session: {what}"),
@@ -314,6 +340,7 @@ impl core::error::Error for Error {
         match self {
             Self::Setup(error) => error.source(),
             Self::Operation(error, _) => error.source(),
+            Self::Timeout(error) => Some(&**error),
             Self::Command(error) => error.source(),
             Self::Write(error) => error.source(),
             Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => None,
@@ -474,5 +501,9 @@ impl poolhouse_driver::AttemptError for Error {
 
     fn is_unsent(&self) -> bool {
         self.operation().is_some_and(poolhouse_driver::AttemptError::is_unsent)
+    }
+
+    fn timed_out(self) -> Self {
+        if self.is_timeout() { self } else { Self::Timeout(Box::new(self)) }
     }
 }

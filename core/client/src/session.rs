@@ -10,7 +10,7 @@
 use super::connection::Parts;
 use super::convert;
 use super::spans::TransactionSpan;
-use super::transaction::{Pin, TransactionOptions, millis};
+use super::transaction::{Pin, TransactionOptions, millis, misuse};
 use super::{Client, CommandOptions, Error, Net, Platform, lock};
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
-use poolhouse_core::session::transaction::{Transaction, TransactionRole};
+use poolhouse_core::session::transaction::{Transaction, TransactionMisuse, TransactionRole};
 use poolhouse_core::session::{ClusterTime, ServerSession, SessionPool};
 use poolhouse_core::{Instant, ServerType};
 use poolhouse_driver::{Guard, OperationError, append_read_preference};
@@ -41,7 +41,7 @@ pub(super) struct Sessions {
 
 /// The session of one operation, or of a [`ClientSession`].
 pub(super) struct SessionState<P: Platform> {
-    /// Taken from the pool for the first command that is sent.
+    /// Taken from the pool for the first command that is sent, or the first transaction.
     server: Option<ServerSession>,
     /// The state of a session that the application holds.
     pub(super) own: Option<Box<OwnState<P>>>,
@@ -66,6 +66,8 @@ pub(super) struct OwnState<P: Platform> {
     pub(super) transaction_options: TransactionOptions,
     /// The end of the time limit for the transaction as a whole.
     pub(super) transaction_deadline: Option<Instant>,
+    /// The last error by which a transaction with such a limit may be repeated.
+    pub(super) transient_error: Option<Error>,
     pub(super) transaction_span: Option<TransactionSpan>,
 }
 
@@ -81,6 +83,24 @@ pub(super) struct Additions {
     concern: Option<Concern>,
     /// `maxTimeMS`.
     max_time_ms: Option<i64>,
+}
+
+/// The `maxTimeMS` of an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MaxTime {
+    None,
+    /// The time that the server has by the deadline of the guard, unless the command has its own.
+    Rest,
+    /// How long `getMore` waits for documents, but at most for the rest of the time, so that its empty
+    /// batch is in time.
+    Wait(Duration),
+}
+
+impl MaxTime {
+    /// - `is_limited`: whether the deadline of the guard is the time limit of the operation.
+    pub(super) const fn rest_if(is_limited: bool) -> Self {
+        if is_limited { Self::Rest } else { Self::None }
+    }
 }
 
 /// The read concern of a command in a session.
@@ -100,7 +120,6 @@ impl<P: Platform> SessionState<P> {
     /// - `numbered`: whether the command is sent with a transaction number, if the server supports
     ///   them.
     /// - `txn_number`: the number of the previous attempt.
-    /// - `is_timed`: whether the deadline of the guard is that of the operation.
     pub(super) fn begin(
         &mut self,
         client: &Client<P>,
@@ -108,7 +127,7 @@ impl<P: Platform> SessionState<P> {
         guard: &Guard<'_, Net<P>>,
         numbered: bool,
         txn_number: Option<i64>,
-        is_timed: bool,
+        max_time: MaxTime,
     ) -> Result<Additions, Error> {
         // Without it, the client was forked, and the command fails.
         let Some(established) = guard.established() else { return Ok(Additions::default()) };
@@ -132,26 +151,22 @@ impl<P: Platform> SessionState<P> {
             return Err(Error::Session("the deployment supports no sessions"));
         }
         let is_member = !matches!(established.server_type, ServerType::Standalone | ServerType::Unknown);
-        let max_time_ms = if is_timed && shape.takes_max_time { max_time_ms(guard)? } else { None };
+        let max_time_ms = match max_time {
+            MaxTime::Rest if shape.takes_max_time => max_time_ms(guard)?,
+            MaxTime::Wait(time) => max_time_ms(guard)?.into_iter().chain(millis(time)).min(),
+            MaxTime::Rest | MaxTime::None => None,
+        };
         let has_cluster_time = is_member && !shape.has_cluster_time;
         let mut additions = Additions { has_cluster_time, max_time_ms, ..Additions::default() };
         if !is_supported || !shape.takes_session {
             return Ok(additions);
         }
         let now = client.now();
-        if self.server.is_none() {
-            let timeout = client.inner.core.session_timeout();
-            let idle = lock(&client.inner.sessions.pool).check_out(now, timeout);
-            self.server = Some(match idle {
-                Some(session) => session,
-                None => create(client, now)?,
-            });
-        }
-        let Some(session) = &mut self.server else { return Ok(additions) };
+        let session = take(&mut self.server, client, now)?;
         additions.session = Some(now);
         let numbered = numbered && is_member;
         if let Some(own) = &mut self.own {
-            own.begin(session, shape, guard, &mut additions)?;
+            own.begin(shape, guard, &mut additions)?;
             if additions.role.is_some() {
                 return Ok(additions);
             }
@@ -160,6 +175,16 @@ impl<P: Platform> SessionState<P> {
             additions.txn_number = Some(txn_number.unwrap_or_else(|| session.next_txn_number()));
         }
         Ok(additions)
+    }
+
+    /// Starts a transaction, with the next number of the server session.
+    pub(super) fn start_transaction(&mut self, client: &Client<P>) -> Result<(), Error> {
+        if client.is_forked() {
+            return Err(OperationError::Forked.into());
+        }
+        let Some(own) = &mut self.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
+        let session = take(&mut self.server, client, client.now())?;
+        own.transaction.start(|| session.next_txn_number()).map_err(misuse)
     }
 
     /// The fields of an attempt to end the transaction.
@@ -292,7 +317,6 @@ impl<P: Platform> OwnState<P> {
     /// Decides on the fields of a command in this session.
     fn begin(
         &mut self,
-        session: &mut ServerSession,
         shape: &CommandShape<'_>,
         guard: &Guard<'_, Net<P>>,
         additions: &mut Additions,
@@ -304,7 +328,7 @@ impl<P: Platform> OwnState<P> {
             return Err(Error::Session("transactions need a replica set or a sharded cluster"));
         }
         let after = self.operation_time.filter(|_| self.is_causal() && is_member);
-        if let Some((number, role)) = self.transaction.begin_command(|| session.next_txn_number()) {
+        if let Some((number, role)) = self.transaction.begin_command() {
             (additions.txn_number, additions.role) = (Some(number), Some(role));
             if role == TransactionRole::First {
                 let has_concern = after.is_some() || self.transaction_options.read_concern_level.is_some();
@@ -313,18 +337,19 @@ impl<P: Platform> OwnState<P> {
                     self.transaction.pin(Pin::Router(guard.server().clone()));
                 }
             }
-        } else if self.options.snapshot && shape.takes_cluster_time {
+        } else if self.options.snapshot {
             if established.max_wire_version < WIRE_VERSION_5_0 {
-                return Err(Error::Session("snapshot reads need servers of release 5.0 or later"));
+                return Err(Error::Session("Snapshot reads require MongoDB 5.0 or later"));
             }
-            additions.concern = Some(Concern::Snapshot(self.snapshot_time));
+            // It makes servers refuse what cannot read the snapshot. `killCursors` reads nothing.
+            additions.concern = (shape.name != "killCursors").then_some(Concern::Snapshot(self.snapshot_time));
         } else if shape.takes_cluster_time && shape.read_concern.is_none_or(takes_operation_time) {
             additions.concern = after.map(Concern::After);
         }
         Ok(())
     }
 
-    /// Whether reads see earlier operations of the session.
+    /// Whether commands follow earlier operations of the session.
     const fn is_causal(&self) -> bool {
         self.options.causal_consistency && !self.options.snapshot
     }
@@ -340,26 +365,21 @@ impl<P: Platform> OwnState<P> {
             UNACKNOWLEDGED
         } else if self.transaction.is_open() {
             if shape.read_concern.is_some() {
-                "a command of a transaction has no read concern of its own: use TransactionOptions"
+                "Cannot set read concern after starting a transaction: use TransactionOptions"
             } else if shape.has_write_concern {
-                "a command of a transaction has no write concern of its own: use TransactionOptions"
+                "Cannot set write concern after starting a transaction: use TransactionOptions"
             } else if read_preference.is_some_and(|preference| preference.options().mode != ReadMode::Primary) {
-                "a transaction reads from the primary only"
+                "read preference in a transaction must be primary"
             } else {
                 return Ok(());
             }
         } else {
             self.transaction.take_pin();
             self.transaction_span = None;
-            if !self.options.snapshot {
-                return Ok(());
-            } else if shape.writes {
-                "a snapshot session has no writes"
-            } else if shape.takes_cluster_time && shape.read_concern.is_some() {
-                "a read of a snapshot session has no read concern of its own"
-            } else {
+            if !self.options.snapshot || shape.read_concern.is_none() {
                 return Ok(());
             }
+            "a command of a snapshot session has no read concern of its own"
         };
         Err(Error::Session(error))
     }
@@ -416,6 +436,26 @@ impl<P: Platform> OwnState<P> {
     }
 }
 
+const fn of_timestamp(time: bson::Timestamp) -> Timestamp {
+    Timestamp { time_s: time.time, increment: time.increment }
+}
+
+/// Returns the server session, which is taken from the pool if there is none.
+fn take<'s, P: Platform>(
+    server: &'s mut Option<ServerSession>,
+    client: &Client<P>,
+    now: Instant,
+) -> Result<&'s mut ServerSession, Error> {
+    if server.is_none() {
+        let timeout = client.inner.core.session_timeout();
+        *server = lock(&client.inner.sessions.pool).check_out(now, timeout);
+    }
+    match server {
+        Some(session) => Ok(session),
+        None => Ok(server.insert(create(client, now)?)),
+    }
+}
+
 #[cold]
 fn create<P: Platform>(client: &Client<P>, now: Instant) -> Result<ServerSession, Error> {
     let mut random = [0; 16];
@@ -428,26 +468,39 @@ fn create<P: Platform>(client: &Client<P>, now: Instant) -> Result<ServerSession
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientSessionOptions {
-    /// Whether each read of the session sees its earlier operations, on whichever member of the
-    /// deployment it runs. Default true; without effect if `snapshot` is true.
+    /// Whether each read and each write of the session follows its earlier operations, on whichever
+    /// member of the deployment it runs. Default true; without effect if `snapshot` is true.
     ///
     /// It is guaranteed for reads with the read concern `majority` after writes with the write
     /// concern `majority`.
     pub causal_consistency: bool,
     /// Whether all reads of the session (`find`, `aggregate`, `distinct`) see the data of the same
     /// time, which the server chooses for the first one. It needs servers of release 5.0 or later,
-    /// which refuse a read of a time before the last 5 minutes. The session can have no writes and
-    /// no transaction. Default false.
+    /// which refuse a read of a time before the last 5 minutes. All commands of the session have the
+    /// read concern `snapshot`, so that servers refuse those that cannot read this data (code 72), such
+    /// as writes and `listCollections`. The session can have no transaction. Default false.
     ///
-    /// Source: Snapshot Reads.
+    /// Source: Snapshot Reads, "Sending readConcern to the server on all commands".
     pub snapshot: bool,
+    /// The time of the data that the first read of a snapshot session sees, such as
+    /// [`ClientSession::snapshot_time`] of another session; `None` lets the server choose it. A time makes
+    /// the session one of `snapshot`.
+    pub snapshot_time: Option<bson::Timestamp>,
+    /// `defaultTimeoutMS`: the time limit of transactions without a
+    /// [`timeout`](super::TransactionOptions#structfield.timeout), and of the abort of one that is open when
+    /// the session is dropped, which takes at most 10 s; `None` is that of the client. Zero and
+    /// [`Duration::MAX`] are never reached. Commands outside of
+    /// [`with_transaction`](ClientSession::with_transaction) have limits of their own.
+    ///
+    /// Source: Client Side Operations Timeout, "Sessions".
+    pub default_timeout: Option<Duration>,
 }
 
 impl ClientSessionOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { causal_consistency: true, snapshot: false }
+        Self { causal_consistency: true, snapshot: false, snapshot_time: None, default_timeout: None }
     }
 
     /// See [`causal_consistency`](#structfield.causal_consistency).
@@ -460,6 +513,18 @@ impl ClientSessionOptions {
     #[must_use]
     pub const fn snapshot(self, enabled: bool) -> Self {
         Self { snapshot: enabled, ..self }
+    }
+
+    /// See [`snapshot_time`](#structfield.snapshot_time).
+    #[must_use]
+    pub const fn snapshot_time(self, time: bson::Timestamp) -> Self {
+        Self { snapshot_time: Some(time), ..self }
+    }
+
+    /// See [`default_timeout`](#structfield.default_timeout).
+    #[must_use]
+    pub const fn default_timeout(self, timeout: Duration) -> Self {
+        Self { default_timeout: Some(timeout), ..self }
     }
 }
 
@@ -484,18 +549,20 @@ pub struct ClientSession<P: Platform> {
 }
 
 impl<P: Platform> Client<P> {
-    /// Starts a session. Performs no I/O: the first command of the session takes a server session
-    /// from the client's pool. A server may forget a session that is not used for the deployment's
+    /// Starts a session. Performs no I/O: the first command or transaction of the session takes a server
+    /// session from the client's pool. A server may forget a session that is not used for the deployment's
     /// `logicalSessionTimeoutMinutes` (30 by default) less a minute.
     pub fn start_session(&self, options: ClientSessionOptions) -> ClientSession<P> {
+        let snapshot = options.snapshot || options.snapshot_time.is_some();
         let own = OwnState {
-            options,
+            options: options.snapshot(snapshot),
             cluster_time: ClusterTime::NONE,
             operation_time: None,
-            snapshot_time: None,
+            snapshot_time: options.snapshot_time.map(of_timestamp),
             transaction: Transaction::new(),
             transaction_options: TransactionOptions::new(),
             transaction_deadline: None,
+            transient_error: None,
             transaction_span: None,
         };
         ClientSession {
@@ -545,17 +612,24 @@ impl<P: Platform> ClientSession<P> {
     /// [`ClientSession::advance_operation_time`] of another session.
     #[must_use]
     pub fn operation_time(&self) -> Option<bson::Timestamp> {
-        self.own()
-            .and_then(|own| own.operation_time)
-            .map(|time| bson::Timestamp { time: time.time_s, increment: time.increment })
+        self.own().and_then(|own| own.operation_time).map(convert::to_timestamp)
     }
 
-    /// Makes the reads of this session see the operation at this time. An earlier time than that of
+    /// Returns the time of the data that a snapshot session reads, for
+    /// [`ClientSessionOptions::snapshot_time`] of another session; `None` before its first read, and of
+    /// other sessions.
+    ///
+    /// Source: Snapshot Reads, "Server Commands".
+    #[must_use]
+    pub fn snapshot_time(&self) -> Option<bson::Timestamp> {
+        self.own().and_then(|own| own.snapshot_time).map(convert::to_timestamp)
+    }
+
+    /// Makes the reads and writes of this session follow the operation at this time. An earlier time than that of
     /// the session changes nothing.
     pub fn advance_operation_time(&mut self, time: bson::Timestamp) {
-        let time = Timestamp { time_s: time.time, increment: time.increment };
         if let Some(own) = &mut self.state.own {
-            own.operation_time = own.operation_time.max(Some(time));
+            own.operation_time = own.operation_time.max(Some(of_timestamp(time)));
         }
     }
 
@@ -595,9 +669,9 @@ impl<P: Platform> ClientSession<P> {
     /// or `autocommit`, takes no session (hello, authentication, and commands with the write concern
     /// `w: 0`), or if the deployment supports no sessions; in a transaction also if it has
     /// a read or write concern, another read preference than `primary`, or in
-    /// [`with_transaction`](Self::with_transaction) a time limit beside that of the client, or if the
-    /// server is a standalone one; in a snapshot session, if the command writes, a read has its own read
-    /// concern, or the server is older than 5.0. Nothing is sent then.
+    /// [`with_transaction`](Self::with_transaction) a time limit beside that of the transaction, or if the
+    /// server is a standalone one; in a snapshot session, if the command has its own read concern, or the
+    /// server is older than 5.0. Nothing is sent then.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }

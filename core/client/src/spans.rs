@@ -314,6 +314,7 @@ const fn type_of(error: &Error) -> &'static str {
     match error {
         Error::Setup(_) => "Error::Setup",
         Error::Operation(..) => "Error::Operation",
+        Error::Timeout(_) => "Error::Timeout",
         Error::Command(_) => "Error::Command",
         Error::Write(_) => "Error::Write",
         Error::Session(_) => "Error::Session",

@@ -8,7 +8,7 @@ use super::convert;
 use super::options::no_limit_if_zero;
 use super::session::{Additions, SessionState, max_time_ms};
 use super::spans::TransactionSpan;
-use super::{Client, ClientSession, Error, Net, Platform, WriteConcern};
+use super::{Client, ClientSession, CommandOptions, Error, Net, Platform, WriteConcern};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -19,7 +19,9 @@ use poolhouse_core::session::transaction::{
     transaction_pause,
 };
 use poolhouse_core::{Instant, ServerType};
-use poolhouse_driver::{Attempts, BaseRuntime as _, Guard, OperationError, Parked, RetryPolicy, Runtime};
+use poolhouse_driver::{
+    AttemptError as _, Attempts, BaseRuntime as _, Guard, OperationError, Parked, RetryPolicy, Runtime,
+};
 use poolhouse_uri::W;
 use poolhouse_wire::bson::DocumentWriter;
 use poolhouse_wire::{EncodeError, Labels};
@@ -49,13 +51,20 @@ pub struct TransactionOptions {
     /// `maxTimeMS` of the commit: how long the server may work on it. If the commit has a time limit,
     /// the shorter of both applies. `None` is no limit of its own.
     pub max_commit_time: Option<Duration>,
+    /// The time limit of [`with_transaction`](ClientSession::with_transaction) as a whole; otherwise of
+    /// each call that commits or aborts the transaction. `None` is
+    /// [`ClientSessionOptions::default_timeout`](super::ClientSessionOptions#structfield.default_timeout),
+    /// or else that of the client. Zero and [`Duration::MAX`] are never reached.
+    ///
+    /// Source: Client Side Operations Timeout, "Sessions".
+    pub timeout: Option<Duration>,
 }
 
 impl TransactionOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { read_concern_level: None, write_concern: None, max_commit_time: None }
+        Self { read_concern_level: None, write_concern: None, max_commit_time: None, timeout: None }
     }
 
     /// See [`read_concern_level`](#structfield.read_concern_level).
@@ -74,6 +83,12 @@ impl TransactionOptions {
     #[must_use]
     pub fn max_commit_time(self, time: Duration) -> Self {
         Self { max_commit_time: Some(time), ..self }
+    }
+
+    /// See [`timeout`](#structfield.timeout).
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 }
 
@@ -189,7 +204,7 @@ impl<P: Platform> SessionState<P> {
     ///   one leaves the outcome unknown.
     fn labelled(&mut self, error: Error, is_commit: bool, is_repeated: bool) -> Error {
         let Some(own) = &mut self.own else { return error };
-        let failure = match &error {
+        let failure = match error.last() {
             Error::Operation(error, _) if is_unanswered(error) => Some(TransactionFailure::NoReply),
             Error::Command(refused) => {
                 let is_retryable = error.has_label("RetryableWriteError");
@@ -197,6 +212,7 @@ impl<P: Platform> SessionState<P> {
             }
             Error::Write(error) if error.index.is_none() => Some(TransactionFailure::WriteConcern { code: error.code }),
             Error::Operation(..)
+            | Error::Timeout(_)
             | Error::Write(_)
             | Error::Setup(_)
             | Error::Session(_)
@@ -211,6 +227,9 @@ impl<P: Platform> SessionState<P> {
         let known = [Labels::TRANSIENT_TRANSACTION_ERROR, Labels::UNKNOWN_TRANSACTION_COMMIT_RESULT];
         let has = |label: &Labels| label.names().all(|name| error.has_label(name));
         own.transaction.handle_error(known.into_iter().filter(has).fold(Labels::NONE, Labels::union));
+        if own.transaction_deadline.is_some() && own.transaction.is_transient() {
+            own.transient_error = Some(error.clone());
+        }
         error
     }
 
@@ -279,7 +298,7 @@ pub(super) fn millis(limit: Duration) -> Option<i64> {
     i32::try_from(limit.as_millis().max(1)).ok().map(i64::from)
 }
 
-const fn misuse(error: TransactionMisuse) -> Error {
+pub(super) const fn misuse(error: TransactionMisuse) -> Error {
     Error::Session(error.text())
 }
 
@@ -363,6 +382,13 @@ impl<P: Platform> Client<P> {
         let attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
         let mut attempts = attempts.named(name, operation_id, kinds);
         loop {
+            // After a network error, a commit has another connection, which nothing else needs.
+            let is_pinned = session.own.as_ref().is_some_and(|own| own.transaction.pinned().is_some());
+            let keep = |session: &mut SessionState<P>, guard: Guard<'_, Net<P>>| {
+                if is_pinned {
+                    session.keep(self, guard);
+                }
+            };
             let mut guard = match self.next_in(session, &mut attempts, deadline, true).await {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit)),
@@ -375,9 +401,8 @@ impl<P: Platform> Client<P> {
             let rest_ms = match rest_ms {
                 Ok(rest_ms) => rest_ms,
                 Err(error) => {
-                    session.keep(self, guard);
-                    // An earlier attempt has the original cause.
-                    let error = attempts.take_error().unwrap_or(error.into());
+                    keep(session, guard);
+                    let error = attempts.ended(error.into());
                     return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit));
                 }
             };
@@ -386,7 +411,7 @@ impl<P: Platform> Client<P> {
             let command = convert::checked(&command)?;
             let parts = Parts { database: "admin", command, preference: None, additions, has_reply: true };
             let Err(error) = connection::exchange(&mut guard, self, session, &parts, false).await else {
-                session.keep(self, guard);
+                keep(session, guard);
                 return Ok(());
             };
             let error = label_retryable_write(error, &attempts, Some(&guard));
@@ -400,7 +425,7 @@ impl<P: Platform> Client<P> {
             }
             let error = session.labelled(error, is_commit, is_repeated);
             if !error.has_label("UnknownTransactionCommitResult") && !error.has_label("TransientTransactionError") {
-                session.keep(self, guard);
+                keep(session, guard);
             }
             let is_repeatable = error.has_label("RetryableWriteError");
             if let Err(error) = attempts.failed_and(error, is_repeatable) {
@@ -453,8 +478,8 @@ impl<P: Platform> Drop for LimitedSession<'_, P> {
 }
 
 impl<P: Platform> ClientSession<P> {
-    /// Starts a transaction. Performs no I/O: the first command of the session starts it on the
-    /// server. Until [`commit_transaction`](Self::commit_transaction) or
+    /// Starts a transaction, which takes the next `txnNumber`. Performs no I/O: the first command of the
+    /// session starts it on the server. Until [`commit_transaction`](Self::commit_transaction) or
     /// [`abort_transaction`](Self::abort_transaction), all commands of this session belong to it; a
     /// failed command may have aborted it on the server.
     ///
@@ -463,7 +488,7 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// [`Error::Session`] if a transaction is open, its write concern requires no acknowledgement, or
-    /// the session is one of snapshot reads. Nothing has changed.
+    /// the session is one of snapshot reads; [`OperationError::Forked`]. Nothing has changed.
     ///
     /// Source: Transactions, "startTransaction".
     pub fn start_transaction(&mut self, options: TransactionOptions) -> Result<(), Error> {
@@ -478,25 +503,37 @@ impl<P: Platform> ClientSession<P> {
         let read_concern_level = options.read_concern_level.or_else(|| of_client.read_concern_level.clone());
         let write_concern = options.write_concern.unwrap_or_else(|| of_client.write_concern.clone());
         if write_concern.w == Some(W::Nodes(0)) {
-            return Err(Error::Session("a transaction needs a write concern with an acknowledgement"));
+            return Err(Error::Session("transactions do not support unacknowledged write concerns"));
         }
-        let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
-        if own.options.snapshot {
-            return Err(Error::Session("a session of snapshot reads has no transactions"));
+        if self.state.own.as_ref().is_some_and(|own| own.options.snapshot) {
+            return Err(Error::Session("Transactions are not supported in snapshot sessions"));
         }
-        own.transaction.start().map_err(misuse)?;
+        let timeout = self.timeout(options.timeout);
+        self.state.start_transaction(&self.client)?;
+        let Some(own) = &mut self.state.own else { return Ok(()) };
         own.transaction_deadline = None;
+        own.transient_error = None;
         own.transaction_options = TransactionOptions {
             read_concern_level,
             write_concern: Some(write_concern),
             max_commit_time: options.max_commit_time,
+            timeout,
         };
         Ok(())
     }
 
+    /// Returns the time limit of a transaction.
+    ///
+    /// - `own`: that of its options.
+    fn timeout(&self, own: Option<Duration>) -> Option<Duration> {
+        let mut options = CommandOptions::new();
+        options.timeout = own.or_else(|| self.state.own.as_ref()?.options.default_timeout);
+        options.limit_or(self.client.options().timeout)
+    }
+
     /// Commits the transaction, with retries as a retryable write, whatever `retryWrites` is. If no
     /// command was sent in it, none is sent. After an unknown outcome, or after the future was dropped,
-    /// the commit can be repeated by another call.
+    /// the commit can be repeated by another call. [`TransactionOptions::timeout`] applies to each call.
     ///
     /// # Errors
     ///
@@ -508,12 +545,12 @@ impl<P: Platform> ClientSession<P> {
     /// Source: Transactions, "commitTransaction".
     pub async fn commit_transaction(&mut self) -> Result<(), Error> {
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
-        let limit = own.transaction_deadline;
+        let (limit, timeout) = (own.transaction_deadline, own.transaction_options.timeout);
         if !own.transaction.begin_commit().map_err(misuse)? {
             self.set_transaction_span(None);
             return Ok(());
         }
-        let deadline = limit.or_else(|| self.client.deadline(self.client.options().timeout));
+        let deadline = limit.or_else(|| self.client.deadline(timeout));
         let result = self.client.end_transaction(&mut self.state, true, deadline).await;
         if !result.as_ref().is_err_and(|error| error.has_label("UnknownTransactionCommitResult")) {
             self.set_transaction_span(None);
@@ -534,7 +571,7 @@ impl<P: Platform> ClientSession<P> {
     pub async fn abort_transaction(&mut self) -> Result<(), Error> {
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         if own.transaction.begin_abort().map_err(misuse)? {
-            let deadline = self.client.deadline(self.client.options().timeout);
+            let deadline = self.client.deadline(own.transaction_options.timeout);
             let _: Result<(), Error> = self.client.end_transaction(&mut self.state, false, deadline).await;
             if let Some(own) = &mut self.state.own {
                 own.transaction.handle_abort_ended();
@@ -565,9 +602,9 @@ impl<P: Platform> ClientSession<P> {
     /// several times**: it must have no side effect outside of the transaction that must not be
     /// repeated. A commit with an unknown outcome is repeated too, after such a pause.
     ///
-    /// If the client has a [`timeout`](super::ClientOptions#structfield.timeout), it limits all commands
-    /// and commits together, and a command with another limit is refused while the transaction is open.
-    /// If it has none, retries end after 120 s.
+    /// If there is a [`timeout`](TransactionOptions#structfield.timeout), it limits all commands and
+    /// commits together, and a command with another limit is refused while the transaction is open.
+    /// If there is none, retries end after 120 s.
     ///
     /// `work` must return the errors of its commands, or errors of its own: a failed command may have
     /// aborted the transaction on the server, so a commit would fail. If it commits or aborts the
@@ -605,9 +642,9 @@ impl<P: Platform> ClientSession<P> {
     /// # Errors
     ///
     /// The errors of `work`; those of [`start_transaction`](Self::start_transaction) and
-    /// [`commit_transaction`](Self::commit_transaction). After the time limit, the last one. (The
-    /// specification requires a timeout error that has it as its cause. The type of the errors is
-    /// chosen by the caller, and has no such error.)
+    /// [`commit_transaction`](Self::commit_transaction). If the timeout leaves no time to repeat the
+    /// transaction or its commit, an [`Error::Timeout`] with the last error of a command. After 120 s
+    /// without a timeout, the last error.
     ///
     /// Source: Convenient API for Transactions.
     pub async fn with_transaction<T, E: From<Error>>(
@@ -616,7 +653,7 @@ impl<P: Platform> ClientSession<P> {
         mut work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
         let begun = self.client.now();
-        let timeout = self.client.options().timeout;
+        let timeout = self.timeout(options.timeout);
         let limit = begun.saturating_add(timeout.unwrap_or(TRANSACTION_RETRY_TIMEOUT));
         let mut retry = 0;
         let mut span = None;
@@ -645,7 +682,8 @@ impl<P: Platform> ClientSession<P> {
             retry += 1;
             if !is_transient || !self.pause_before(retry, limit).await {
                 self.set_transaction_span(None);
-                return Err(error);
+                let last = self.state.own.as_mut().filter(|_| is_transient).and_then(|own| own.transient_error.take());
+                return Err(last.map_or(error, |last| last.timed_out().into()));
             }
         }
     }
@@ -659,8 +697,12 @@ impl<P: Platform> ClientSession<P> {
             let Err(error) = self.commit_transaction().await else { return Ok(()) };
             let is_unknown = error.has_label("UnknownTransactionCommitResult");
             retry += 1;
-            if !is_unknown || error.code() == Some(MAX_TIME_EXPIRED) || !self.pause_before(retry, limit).await {
+            if !is_unknown || error.code() == Some(MAX_TIME_EXPIRED) {
                 return Err(error);
+            }
+            if !self.pause_before(retry, limit).await {
+                let is_limited = self.state.own.as_ref().is_some_and(|own| own.transaction_deadline.is_some());
+                return Err(if is_limited { error.timed_out() } else { error });
             }
         }
     }
@@ -685,7 +727,8 @@ impl<P: Platform> ClientSession<P> {
                 // Refused if an earlier abort is outstanding, which this one replaces.
                 let _: Result<bool, TransactionMisuse> = own.transaction.begin_abort();
             }
-            let deadline = client.kill_deadline(None);
+            let timeout = state.own.as_ref().and_then(|own| own.transaction_options.timeout);
+            let deadline = client.kill_deadline(timeout);
             let _: Result<(), Error> = client.end_transaction(&mut state, false, deadline).await;
             state.end(&client);
         });

@@ -35,10 +35,10 @@ pub struct CommandOptions<'a> {
     /// Default false.
     pub client_read_preference: bool,
     /// The time limit for all attempts; `None` is the limits of the client's options. If it is set,
-    /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is no limit, but selection with
-    /// check-out still takes at most `serverSelectionTimeoutMS`. Zero is no limit either, as
-    /// `timeoutMS=0` in a connection string. If the client has a timeout, a command in
-    /// `with_transaction` with a limit is refused.
+    /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is never reached, but selection with
+    /// check-out still takes at most `serverSelectionTimeoutMS`. Zero means the same, as `timeoutMS=0` in
+    /// a connection string: the command is retried until it succeeds. In `with_transaction`, it is refused if
+    /// the transaction has a limit.
     pub timeout: Option<Duration>,
     /// Whether the command may be executed twice without harm. Then it is also retried, preferably
     /// on another server, after a network error, an interruption, the end of `socketTimeoutMS` or a
@@ -142,6 +142,13 @@ pub trait AttemptError: From<OperationError> {
 
     /// Whether the attempt has sent no command: no server was selected, or no connection was available.
     fn is_unsent(&self) -> bool;
+
+    /// Returns the error of an operation that has no time for another attempt after this error. By
+    /// default it is the same, because not every type can contain its cause.
+    #[must_use]
+    fn timed_out(self) -> Self {
+        self
+    }
 }
 
 impl AttemptError for OperationError {
@@ -170,8 +177,8 @@ impl AttemptError for OperationError {
     }
 }
 
-/// When an operation is retried. An operation with a deadline is retried until then, any other once;
-/// after an overload, `max_adaptive_retries` applies to both.
+/// When an operation is retried. An operation with a deadline is retried until then (without end if it
+/// is [`Instant::MAX`]), any other once; after an overload, `max_adaptive_retries` applies to both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Whether it is retried at all.
@@ -273,8 +280,7 @@ impl<R: Runtime> ClientCore<R> {
             deadline,
             policy,
             failures: 0,
-            // A limit that is never reached is none.
-            retries_max: if deadline.is_some_and(|deadline| deadline < Instant::MAX) { u32::MAX } else { 1 },
+            retries_max: if deadline.is_some() { u32::MAX } else { 1 },
             server: None,
             deprioritized,
             pause_until: None,
@@ -303,7 +309,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// # Errors
     ///
     /// The error of the last attempt. If no server is suitable for a retry, or no connection is
-    /// available, the error of the previous attempt, which may have executed the operation.
+    /// available, the error of the previous attempt, which may have executed the operation:
+    /// [`AttemptError::timed_out`] if the deadline is the reason.
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
             if self.pause_until.is_some() {
@@ -314,7 +321,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             let operation = self.operation.get_or_insert_with(|| self.core.operation());
             let server = match self.core.select_server_for(operation, &request, limit).await {
                 Ok(server) => server,
-                Err(error) => return Err(self.failed.take().unwrap_or_else(|| error.into())),
+                Err(error) => return Err(self.ended(error.into())),
             };
             self.server = Some(server.id());
             match self.core.check_out_of(server, limit, self.deadline).await {
@@ -354,6 +361,17 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         self.failed_and(error, repeatable)
     }
 
+    /// Returns the error of an operation that ends because its next attempt has sent nothing: that of the
+    /// previous attempt, if there was one.
+    pub fn ended(&mut self, error: E) -> E {
+        let is_over = self.deadline.is_some_and(|end| error.is_operation_timeout() || self.core.now() >= end);
+        match self.failed.take() {
+            Some(earlier) if is_over => earlier.timed_out(),
+            Some(earlier) => earlier,
+            None => error,
+        }
+    }
+
     /// Takes the error of the previous attempt, of an operation that makes no other attempt after all.
     pub const fn take_error(&mut self) -> Option<E> {
         self.failed.take()
@@ -373,7 +391,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// # Errors
     ///
     /// If there is no other attempt, the same error, or an earlier one if this attempt has written
-    /// nothing (`NoWritesPerformed`) or has sent nothing.
+    /// nothing (`NoWritesPerformed`) or has sent nothing; [`AttemptError::timed_out`] if there would be
+    /// another attempt without the deadline.
     pub fn failed_and(&mut self, error: E, repeatable: bool) -> Result<(), E> {
         let policy = self.policy;
         let is_overload = error.is_overload();
@@ -390,7 +409,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             let pause = overload_pause(retry, self.core.runtime().entropy());
             let until = self.core.now().saturating_add(pause);
             if self.deadline.is_some_and(|deadline| until >= deadline) {
-                return Err(self.cause_of(error));
+                return Err(self.cause_of(error).timed_out());
             }
             self.pause_until = Some(until);
         }
@@ -413,8 +432,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     /// Commands", on errors of the driver itself.
     fn cause_of(&mut self, error: E) -> E {
         let has_no_effect = error.performed_no_writes() || error.is_unsent();
-        let earlier = if has_no_effect { self.failed.take() } else { None };
-        earlier.unwrap_or(error)
+        if has_no_effect { self.ended(error) } else { error }
     }
 }
 

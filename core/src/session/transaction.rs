@@ -94,15 +94,17 @@ pub enum TransactionMisuse {
 }
 
 impl TransactionMisuse {
-    /// Returns the message.
+    /// Returns the message, whose text all drivers have in common.
+    ///
+    /// Source: Transactions, "ClientSession changes".
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::AlreadyStarted => "the session has an open transaction already",
-            Self::NotStarted => "the session has no transaction",
-            Self::CommitAfterAbort => "the transaction was aborted, so it cannot be committed",
-            Self::AbortAfterCommit => "the transaction was committed, so it cannot be aborted",
-            Self::AbortAfterAbort => "the transaction was aborted already",
+            Self::AlreadyStarted => "Transaction already in progress",
+            Self::NotStarted => "No transaction started",
+            Self::CommitAfterAbort => "Cannot call commitTransaction after calling abortTransaction",
+            Self::AbortAfterCommit => "Cannot call abortTransaction after calling commitTransaction",
+            Self::AbortAfterAbort => "Cannot call abortTransaction twice",
         }
     }
 }
@@ -162,7 +164,6 @@ impl TransactionFailure {
 #[derive(Debug)]
 pub struct Transaction<P> {
     state: TransactionState,
-    /// Set by the first command.
     number: Option<i64>,
     pin: Option<P>,
     /// `recoveryToken` of the latest reply; empty if there was none.
@@ -196,20 +197,21 @@ impl<P> Transaction<P> {
         }
     }
 
-    /// Starts a transaction: `None`, `Committed`, `Aborted -> Starting`. Its first command gets the
-    /// number. The pin of the previous transaction is dropped.
+    /// Starts a transaction: `None`, `Committed`, `Aborted -> Starting`. The pin of the previous
+    /// transaction is dropped.
+    ///
+    /// - `next_number`: returns the next transaction number of the session, that of this transaction.
     ///
     /// # Errors
     ///
     /// [`TransactionMisuse::AlreadyStarted`].
     ///
     /// Source: Transactions, "startTransaction".
-    pub fn start(&mut self) -> Result<(), TransactionMisuse> {
+    pub fn start(&mut self, next_number: impl FnOnce() -> i64) -> Result<(), TransactionMisuse> {
         if self.is_open() {
             return Err(TransactionMisuse::AlreadyStarted);
         }
-        *self = Self::new();
-        self.state = TransactionState::Starting;
+        *self = Self { state: TransactionState::Starting, number: Some(next_number()), ..Self::new() };
         Ok(())
     }
 
@@ -217,14 +219,12 @@ impl<P> Transaction<P> {
     /// and its role: `Starting -> InProgress`. If no transaction is open, it returns `None`:
     /// `Committed`, `Aborted -> None`, and the pin is dropped. An abort that is owed stays owed.
     ///
-    /// - `next_number`: returns the next transaction number of the session.
-    ///
     /// Source: Transactions, "Constructing commands within a transaction", "When to unpin".
-    pub fn begin_command(&mut self, next_number: impl FnOnce() -> i64) -> Option<(i64, TransactionRole)> {
+    pub fn begin_command(&mut self) -> Option<(i64, TransactionRole)> {
         match self.state {
             TransactionState::Starting => {
                 self.state = TransactionState::InProgress;
-                Some((*self.number.get_or_insert_with(next_number), TransactionRole::First))
+                self.number.map(|number| (number, TransactionRole::First))
             }
             TransactionState::InProgress => self.number.map(|number| (number, TransactionRole::Further)),
             TransactionState::None => None,
@@ -415,7 +415,7 @@ impl<P> Transaction<P> {
         self.is_commit_sent
     }
 
-    /// Returns the transaction number; `None` before the first command.
+    /// Returns the transaction number; `None` without a transaction.
     #[must_use]
     pub const fn number(&self) -> Option<i64> {
         self.number

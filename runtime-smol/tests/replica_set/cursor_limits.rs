@@ -162,26 +162,27 @@ fn empty_batches_do_not_renew_the_limit_of_an_iteration() {
     });
 }
 
-/// A tailable cursor without new documents must not end.
+/// `maxTimeMS` is the wait for documents, or the rest of the limit if that is shorter.
 #[test]
-fn empty_batches_do_not_end_a_tailable_cursor() {
+fn empty_batches_do_not_renew_the_limit_of_a_tailable_cursor() {
     run(async {
         let (_set, primary, client) = filled().await;
-        // A cursor of the server, of which the replies below withhold some documents.
+        // A cursor of the server, of which the replies below withhold the documents.
         let found = client.run_command("db", doc! { "find": "c", "batchSize": 1 }).await.expect("a cursor");
         let id = found.get_document("cursor").and_then(|it| it.get_i64("id")).expect("an id");
         let empty = doc! { "id": id, "ns": "db.c", "firstBatch": [], "nextBatch": [] };
         let replies = FailPoint::new(FailPointMode::AlwaysOn, &["find", "getMore"]);
-        primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 4));
-        let options = CursorOptions::new().batch_size(1).max_await_time(LIMIT / 10);
+        primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 5));
+        let wait = LIMIT * 9 / 10;
+        let options = CursorOptions::new().batch_size(1).max_await_time(wait);
+        let begun = Instant::now();
         let mut cursor = cursor(&client, LIMIT, options).await.expect("a cursor");
-        let later = async {
-            smol::Timer::after(LIMIT * 5 / 4).await;
-            primary.clear_fail_points();
-            smol::future::pending().await
-        };
-        assert!(cursor.try_next().or(later).await.expect("no timeout").is_some());
-        drop(cursor);
+        let error = refused(cursor.try_next().or(given_up()).await);
+        assert!(error.is_timeout(), "{error:?}");
+        assert!(begun.elapsed() < LIMIT * 8 / 5, "{:?}", begun.elapsed());
+        let times: Vec<_> = sent(&primary, "getMore").iter().filter_map(max_time).collect();
+        assert!(times.len() >= 2 && u128::try_from(times[0]).is_ok_and(|time| time <= wait.as_millis()), "{times:?}");
+        assert!(times.windows(2).all(|pair| pair[1] < pair[0]), "{times:?}");
         client.close().await;
     });
 }
@@ -205,6 +206,32 @@ fn aggregation_that_writes_its_output_has_max_time() {
             assert_eq!(refused(cursor.map(drop)).code(), Some(59), "the fake server has no aggregations");
             let sent = max_time(sent(&primary, "aggregate").last().expect("a command"));
             assert_eq!(sent.is_some(), is_timed, "{command}: {sent:?}");
+        }
+        client.close().await;
+    });
+}
+
+/// The server applies it to the first command only.
+#[test]
+fn first_command_of_a_cursor_that_awaits_data_has_max_time() {
+    run(async {
+        let (_set, primary, client) = filled().await;
+        let find = |tailable, awaits| doc! { "find": "c", "batchSize": 2, "tailable": tailable, "awaitData": awaits };
+        for (command, is_timed) in [
+            (doc! { "aggregate": "c", "pipeline": [{ "$changeStream": {} }], "cursor": {} }, true),
+            (find(true, true), true),
+            (find(true, false), false),
+            (find(false, true), false),
+        ] {
+            let name = command.keys().next().expect("a command").clone();
+            for (limit, is_timed) in [(LIMIT, is_timed), (Duration::MAX, false)] {
+                // The fake server has no such cursors.
+                let cursor: Result<Cursor, _> =
+                    client.run_cursor_command("db", command.clone(), within(limit), CursorOptions::new()).await;
+                assert!(matches!(refused(cursor.map(drop)), Error::Command(_)), "{command}");
+                let sent = max_time(sent(&primary, &name).last().expect("a command"));
+                assert_eq!(sent.is_some(), is_timed, "{command}: {sent:?}");
+            }
         }
         client.close().await;
     });
@@ -237,7 +264,14 @@ fn close_has_a_limit_of_its_own() {
         expired().await;
         primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["killCursors"]).block(LIMIT / 4));
         cursor.close().await.expect("it is closed");
-        assert_eq!(primary.count_of("killCursors"), 1);
+        let time = max_time(&sent(&primary, "killCursors")[0]).expect("the limit is that of close");
+        assert!((1..=2_000).contains(&time), "{time}");
+        for (options, lifetime) in [(CommandOptions::new(), CursorOptions::new()), (within(Duration::MAX), lifetime())]
+        {
+            let cursor: Result<Cursor, _> = client.run_cursor_command("db", find(), options, lifetime).await;
+            cursor.expect("a cursor").close().await.expect("it is closed");
+            assert_eq!(max_time(sent(&primary, "killCursors").last().expect("a command")), None);
+        }
         client.close().await;
     });
 }
@@ -339,12 +373,15 @@ fn modes_and_limits_that_contradict_the_command_are_refused() {
         let second = Duration::from_secs(1);
         let limited = within(second);
         let tailable = doc! { "find": "c", "tailable": true, "awaitData": true };
-        let watch = |stage: Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
+        let aggregate = |stage: Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
         let await_data = |time| CursorOptions::new().max_await_time(time);
+        let iteration = || CursorOptions::new().timeout_mode(TimeoutMode::Iteration);
         let cases = [
+            (aggregate(doc! { "$out": "d" }), limited, iteration(), "$out"),
+            (aggregate(doc! { "$merge": { "into": "d" } }), limited, iteration(), "$merge"),
             (find(), CommandOptions::new(), lifetime(), "needs a timeout"),
             (tailable.clone(), limited, lifetime(), "tailable"),
-            (watch(doc! { "$changeStream": {} }), limited, lifetime(), "tailable"),
+            (aggregate(doc! { "$changeStream": {} }), limited, lifetime(), "tailable"),
             (find(), limited, lifetime().max_await_time(second / 2), "tailable"),
             (tailable.clone(), limited, await_data(second), "max_await_time"),
             (tailable.clone(), limited, await_data(second * 2), "max_await_time"),
@@ -367,7 +404,7 @@ fn modes_and_limits_that_contradict_the_command_are_refused() {
         }
         // A stage that only has a field of that name is sent. The fake server has no aggregations.
         let stage = doc! { "$match": { "$changeStream": 1 } };
-        let cursor: Result<Cursor, _> = client.run_cursor_command("db", watch(stage), limited, lifetime()).await;
+        let cursor: Result<Cursor, _> = client.run_cursor_command("db", aggregate(stage), limited, lifetime()).await;
         assert_eq!(refused(cursor.map(drop)).code(), Some(59));
         assert_eq!(primary.count_of("aggregate"), 1);
         client.close().await;

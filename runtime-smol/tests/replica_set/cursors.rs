@@ -5,7 +5,7 @@ use bson::{Bson, Document, doc};
 use core::time::Duration;
 use poolhouse_smol::{
     Client, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, ReadMode, ReadPreference,
-    TransactionOptions,
+    SessionCursor, TransactionOptions,
 };
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Received};
@@ -83,6 +83,70 @@ fn batches_are_from_the_server_and_the_session_of_the_cursor() {
             assert_eq!(field(more, "maxTimeMS"), Some(Bson::Int64(2_000)));
         }
         assert_eq!(all(&set, "killCursors").len(), 0, "the server has closed each exhausted cursor");
+        client.close().await;
+    });
+}
+
+/// The replies of a change stream, which the fake server does not have.
+#[test]
+fn next_if_any_requests_one_batch_and_the_token_is_that_of_the_last_batch() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        let primary = primary_of(&client, &set).await;
+        filled(&client).await;
+        let time = bson::Timestamp { time: 70, increment: 2 };
+        let answer = |command: &str, id: i64, batch: &[Document], token: Option<i32>| {
+            let mut cursor = doc! { "id": id, "ns": "db.c", "firstBatch": batch, "nextBatch": batch };
+            if let Some(token) = token {
+                cursor.insert("postBatchResumeToken", doc! { "_data": token });
+            }
+            let reply = doc! { "cursor": cursor, "operationTime": time, "ok": 1 };
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &[command]).reply(reply));
+        };
+        let data = |token: Option<&bson::RawDocument>| token.map(|token| token.get_i32("_data").expect("a number"));
+        // A cursor of the server, of which the replies withhold the documents.
+        let single = || doc! { "find": "c", "batchSize": 1 };
+        let id = |found: Document| found.get_document("cursor").and_then(|it| it.get_i64("id")).expect("an id");
+        let further = || CursorOptions::new().batch_size(1);
+        let own = id(client.run_command("db", single()).await.expect("a cursor"));
+        answer("find", own, &[], Some(1));
+        let cursor = client.database("db").run_cursor_command_with(find(), CommandOptions::new(), further()).await;
+        let mut cursor: Cursor = cursor.expect("a cursor");
+        assert_eq!((data(cursor.post_batch_resume_token()), cursor.operation_time()), (Some(1), Some(time)));
+        answer("getMore", own, &[], Some(2));
+        assert_eq!(cursor.next_if_any().await.expect("an empty batch"), None);
+        assert!(cursor.is_alive());
+        assert_eq!(data(cursor.post_batch_resume_token()), Some(2));
+        answer("getMore", own, &[doc! { "_id": 1 }, doc! { "_id": 2 }], Some(3));
+        for id in 1..3 {
+            assert_eq!(cursor.next_if_any().await.expect("a document"), Some(doc! { "_id": id }));
+            assert_eq!(data(cursor.post_batch_resume_token()), Some(3));
+        }
+        answer("getMore", own, &[], None);
+        assert_eq!(cursor.next_if_any().await.expect("an empty batch"), None);
+        assert_eq!((cursor.is_alive(), cursor.post_batch_resume_token()), (true, None));
+        answer("getMore", 0, &[], Some(4));
+        assert_eq!(cursor.next_if_any().await.expect("the end"), None);
+        assert_eq!((cursor.is_alive(), cursor.operation_time()), (false, None));
+        assert_eq!(primary.count_of("getMore"), 4);
+
+        let mut session = client.start_session(ClientSessionOptions::new());
+        let own = id(session.run_command("db", single()).await.expect("a cursor"));
+        answer("find", own, &[], None);
+        let cursor = session.run_cursor_command("db", find(), CommandOptions::new(), further()).await;
+        let mut cursor: SessionCursor<'_> = cursor.expect("a cursor");
+        assert_eq!((cursor.post_batch_resume_token(), cursor.operation_time()), (None, Some(time)));
+        answer("getMore", own, &[], Some(5));
+        assert_eq!(cursor.next_if_any().await.expect("an empty batch"), None);
+        assert_eq!((cursor.is_alive(), data(cursor.post_batch_resume_token())), (true, Some(5)));
+        answer("getMore", 0, &[doc! { "_id": 1 }], Some(6));
+        assert_eq!(cursor.next_if_any().await.expect("a document"), Some(doc! { "_id": 1 }));
+        assert!(!cursor.is_alive());
+        assert_eq!(cursor.next_if_any().await.expect("the end"), None);
+        assert_eq!(primary.count_of("killCursors"), 0);
+        drop(cursor);
+        drop(session);
         client.close().await;
     });
 }

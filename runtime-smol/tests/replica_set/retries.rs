@@ -52,11 +52,29 @@ fn command_without_a_time_limit_is_attempted_at_most_twice() {
         let client = client(unlimited);
         known(&client, &set).await;
         set.server(primary).set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(91));
-        let idempotent = CommandOptions::new().idempotent(true);
-        for (options, attempts) in [(idempotent, 2), (idempotent.timeout(Duration::MAX), 4)] {
-            let error = refused(ping_with(&client, options).await);
-            assert_eq!(command_error(&error), 91);
-            assert_eq!(sent(&set.server(primary), "ping").len(), attempts);
+        let error = refused(ping_with(&client, CommandOptions::new().idempotent(true)).await);
+        assert_eq!(command_error(&error), 91);
+        assert_eq!(sent(&set.server(primary), "ping").len(), 2);
+        client.close().await;
+    });
+}
+
+/// Client Side Operations Timeout, "timeoutMS": zero is a limit, which never ends.
+#[test]
+fn command_whose_time_limit_is_never_reached_is_retried_until_it_succeeds() {
+    run(async {
+        let set = still_set();
+        let primary = set.server(set.primary().expect("a primary"));
+        let mut options = options(&set.uri());
+        options.timeout = None;
+        let client = client(options);
+        known(&client, &set).await;
+        for timeout in [Duration::ZERO, Duration::MAX] {
+            let before = primary.count_of("find");
+            primary.set_fail_point(FailPoint::new(FailPointMode::Times(5), &["find"]).error(134));
+            let endless = CommandOptions::new().timeout(timeout);
+            client.run_command_with("db", bson::doc! { "find": "c" }, endless).await.expect("the sixth attempt");
+            assert_eq!(primary.count_of("find") - before, 6);
         }
         client.close().await;
     });
@@ -84,7 +102,8 @@ fn command_with_a_time_limit_is_retried_until_then() {
             let begun = Instant::now();
             let error = refused(client.run_command_with("db", bson::doc! { "find": "c" }, hurried).await);
             let took = begun.elapsed();
-            assert!(error.is_timeout() || command_error(&error) == 134, "{error:?}");
+            // The end of the limit itself has no code.
+            assert!(error.is_timeout() && error.code().is_none_or(|code| code == 134), "{error:?}");
             // The last pause, of at most 400 ms, would have ended later.
             assert!(took > limit - Duration::from_millis(400) && took < limit * 5, "{took:?}");
             sent = set.server(primary).count_of("find") - before;
@@ -154,6 +173,7 @@ fn labelled_establishment_error_is_retried() {
         let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
         assert_eq!(error.check_out(), Some(&expected));
         assert_eq!(set.server(primary).accepted_count(), accepted + 3);
+        assert!(error.has_label("SystemOverloadedError") && error.has_label("RetryableError"));
         assert!(!error.has_label("RetryableWriteError"), "a ping writes nothing");
         let error = refused(super::support::insert(&client, CommandOptions::new()).await);
         assert!(error.check_out() == Some(&expected) && error.has_label("RetryableWriteError"), "{error:?}");

@@ -170,28 +170,36 @@ fn misuse_is_an_error_of_the_session() {
             assert!(matches!(error, Error::Session(_)) && error.to_string().contains(text), "{error}");
         }
         let mut session = session(&client);
-        refused_by_session(session.commit_transaction().await, "no transaction");
-        refused_by_session(session.abort_transaction().await, "no transaction");
+        refused_by_session(session.commit_transaction().await, "No transaction started");
+        refused_by_session(session.abort_transaction().await, "No transaction started");
         let zero = WriteConcern { w: Some(W::Nodes(0)), ..WriteConcern::default() };
         let outcome = session.start_transaction(TransactionOptions::new().write_concern(zero));
-        refused_by_session(outcome, "acknowledgement");
+        refused_by_session(outcome, "transactions do not support unacknowledged write concerns");
         session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
-        refused_by_session(session.start_transaction(TransactionOptions::new()), "open transaction");
+        refused_by_session(session.start_transaction(TransactionOptions::new()), "Transaction already in progress");
         let concern = doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 1 } };
-        refused_by_session(session.run_command("db", concern).await, "write concern");
+        refused_by_session(session.run_command("db", concern).await, "Cannot set write concern after");
         let concern = doc! { "find": "c", "readConcern": { "level": "local" } };
-        refused_by_session(session.run_command("db", concern).await, "read concern");
+        refused_by_session(session.run_command("db", concern).await, "Cannot set read concern after");
         let secondary = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Secondary));
-        refused_by_session(session.run_command_with("db", doc! { "find": "c" }, secondary).await, "primary");
+        let text = "read preference in a transaction must be primary";
+        refused_by_session(session.run_command_with("db", doc! { "find": "c" }, secondary).await, text);
         session.commit_transaction().await.expect("an empty transaction");
         session.commit_transaction().await.expect("once more");
-        refused_by_session(session.abort_transaction().await, "committed");
+        refused_by_session(
+            session.abort_transaction().await,
+            "Cannot call abortTransaction after calling commitTransaction",
+        );
         session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
         session.abort_transaction().await.expect("an empty transaction");
-        refused_by_session(session.abort_transaction().await, "already");
-        refused_by_session(session.commit_transaction().await, "aborted");
+        refused_by_session(session.abort_transaction().await, "Cannot call abortTransaction twice");
+        refused_by_session(
+            session.commit_transaction().await,
+            "Cannot call commitTransaction after calling abortTransaction",
+        );
         let mut snapshot = client.start_session(ClientSessionOptions::new().snapshot(true));
-        refused_by_session(snapshot.start_transaction(TransactionOptions::new()), "snapshot");
+        let text = "Transactions are not supported in snapshot sessions";
+        refused_by_session(snapshot.start_transaction(TransactionOptions::new()), text);
         for name in ["insert", "find", "commitTransaction", "abortTransaction"] {
             assert_eq!(primary.count_of(name), 0, "{name}");
         }
@@ -674,6 +682,25 @@ fn nested_with_transaction_leaves_the_time_limit_of_the_outer_one() {
     });
 }
 
+/// Client Side Operations Timeout, "Retryability": with the last error as its cause.
+#[test]
+fn with_transaction_without_time_for_a_repetition_ends_with_a_timeout() {
+    run(async {
+        let limit = Duration::from_secs(1);
+        let (_set, primary, client) = set_with(|options| options.timeout = Some(limit)).await;
+        for (command, code, label) in [("insert", 112, TRANSIENT), ("commitTransaction", 64, UNKNOWN)] {
+            primary.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &[command]).error(code).labels(&[label]));
+            let error = refused(session(&client).with_transaction(TransactionOptions::new(), insert).await);
+            assert!(error.is_timeout() && error.has_label(label), "{error:?}");
+            // The end of the limit itself has no code.
+            assert!(error.code().is_none_or(|found| found == code), "{error:?}");
+            assert!(primary.count_of(command) > 1, "{command}");
+            primary.clear_fail_points();
+        }
+        client.close().await;
+    });
+}
+
 #[test]
 fn cursor_has_the_time_limit_of_with_transaction() {
     run(async {
@@ -910,6 +937,28 @@ fn transaction_behind_a_load_balancer_keeps_its_connection() {
     });
 }
 
+/// Load Balancers, "Behaviour With Transactions".
+#[test]
+fn connection_of_a_commit_that_was_repeated_after_a_network_error_is_returned() {
+    run(async {
+        let (balancer, client) = balanced(10);
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        for backend in balancer.backends() {
+            backend.set_fail_point(once(&["commitTransaction"]).close());
+        }
+        // The next attempt may be the first on the other backend.
+        session.commit_transaction().await.expect("a later attempt succeeds");
+        let commits: u64 = balancer.backends().iter().map(|it| it.count_of("commitTransaction")).sum();
+        assert!((2..=3).contains(&commits), "{commits}");
+        assert_eq!(in_use(&client), 0);
+        session.commit_transaction().await.expect("once more");
+        assert_eq!(in_use(&client), 0);
+        drop(session);
+        client.close().await;
+    });
+}
+
 /// With a pool of one connection, a command outside of the transaction can have no other.
 #[test]
 fn connection_of_a_committed_transaction_is_returned_before_the_next_command() {
@@ -1116,13 +1165,12 @@ fn reads_of_a_snapshot_session_have_the_time_of_the_first() {
         };
         let mut session = client.start_session(ClientSessionOptions::new().snapshot(true));
         at(80);
-        session.run_command("db", doc! { "ping": 1 }).await.expect("a ping");
-        let output = doc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {} };
-        for write in [one(), doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }] }, output] {
-            let name = write.keys().next().expect("a command").clone();
-            let error = refused(session.run_command("db", write).await);
-            assert!(matches!(error, Error::Session(_)) && error.to_string().contains("writes"), "{error}");
-            assert_eq!(primary.count_of(&name), 0, "{name}");
+        // By the server, which would execute them without the read concern.
+        let level = doc! { "level": "snapshot" };
+        for command in [one(), doc! { "ping": 1 }, doc! { "listDatabases": 1 }] {
+            let name = command.keys().next().expect("a command").clone();
+            assert_eq!(refused(session.run_command("db", command).await).code(), Some(72), "{name}");
+            assert_eq!(field(&sent(&primary, &name)[0], "readConcern"), Some(level.clone().into()), "{name}");
         }
         for seconds in [81, 90] {
             at(seconds);
@@ -1130,13 +1178,20 @@ fn reads_of_a_snapshot_session_have_the_time_of_the_first() {
         }
         let finds = sent(&primary, "find");
         let time = bson::Timestamp { time: 81, increment: 1 };
-        assert_eq!(field(&finds[0], "readConcern"), Some(doc! { "level": "snapshot" }.into()));
+        assert_eq!(field(&finds[0], "readConcern"), Some(level.into()));
         let second = doc! { "level": "snapshot", "atClusterTime": time };
         assert_eq!(field(&finds[1], "readConcern"), Some(second.into()));
-        assert_eq!(field(&sent(&primary, "ping")[0], "readConcern"), None);
         let own = doc! { "find": "c", "readConcern": { "level": "local" } };
         assert!(matches!(refused(session.run_command("db", own).await), Error::Session(_)));
-        drop(session);
+        // Another session reads the same data, from its first read.
+        assert_eq!(session.snapshot_time(), Some(time));
+        let mut same = client.start_session(ClientSessionOptions::new().snapshot_time(time));
+        assert_eq!(same.snapshot_time(), Some(time));
+        same.run_command("db", doc! { "find": "c" }).await.expect("a reply");
+        let third = field(&sent(&primary, "find")[2], "readConcern");
+        assert_eq!(third, Some(doc! { "level": "snapshot", "atClusterTime": time }.into()));
+        assert_eq!(client.start_session(ClientSessionOptions::new().snapshot(true)).snapshot_time(), None);
+        drop((session, same));
         client.close().await;
     });
 }

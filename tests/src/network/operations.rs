@@ -186,6 +186,8 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         let kind = match error {
+            // It may end before its limit, as the pause before another attempt would end after it.
+            Error::Timeout(last) => return Self { text, ..Self::from(*last) },
             Error::Command(_) => Kind::OpRefused,
             Error::Operation(error, _) => match error {
                 OperationError::ServerSelection(_) => Kind::NotSelected,

@@ -2,10 +2,10 @@
 //!
 //! Read first: Find, getMore and killCursors commands, "getMore", "killCursors".
 
-use super::reply::{Batch, Reply, collection, is_gone, kill_command};
+use super::reply::{Batch, Reply, collection, is_gone, kill_command, kill_time};
 use super::{CursorOptions, TimeoutMode};
-use crate::session::SessionState;
-use crate::transaction::{PinnedConnection, millis};
+use crate::session::{MaxTime, SessionState};
+use crate::transaction::PinnedConnection;
 use crate::{Client, Error, Net, Platform};
 use crate::{connection, convert};
 use alloc::boxed::Box;
@@ -19,8 +19,8 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::Pinned;
-use poolhouse_driver::{BaseRuntime as _, OperationError, Runtime, overload_pause};
-use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument};
+use poolhouse_driver::{AttemptError as _, BaseRuntime as _, OperationError, Runtime, overload_pause};
+use poolhouse_wire::bson::{DocumentWriter, ElementType, RawDocument, Timestamp};
 use serde::de::DeserializeOwned;
 
 /// How long the client waits in the background until the server has closed a cursor.
@@ -34,26 +34,19 @@ type Fetched<P> = (SessionState<P>, Option<PinnedConnection<P>>, Result<Reply, E
 /// The time limit of a cursor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// Of each call for a document (of each request, if the cursor is tailable), and of `killCursors`;
-    /// `None` is no limit.
+    /// Of each call for a document, and of `killCursors`; `None` is no limit.
     ///
     /// Source: Client Side Operations Timeout, "Cursors".
     timeout: Option<Duration>,
     /// The deadline of the command and all requests together, if the timeout is that of the
     /// cursor's lifetime.
     end: Option<Instant>,
-    is_tailable: bool,
 }
 
 impl Limit {
     /// - `timeout`, `deadline`: of the command.
-    pub(super) fn new(
-        mode: TimeoutMode,
-        timeout: Option<Duration>,
-        deadline: Option<Instant>,
-        is_tailable: bool,
-    ) -> Self {
-        Self { timeout, end: deadline.filter(|_| mode == TimeoutMode::CursorLifetime), is_tailable }
+    pub(super) fn new(mode: Option<TimeoutMode>, timeout: Option<Duration>, deadline: Option<Instant>) -> Self {
+        Self { timeout, end: deadline.filter(|_| mode == Some(TimeoutMode::CursorLifetime)) }
     }
 
     /// Whether it applies to the command and all requests together.
@@ -93,7 +86,7 @@ pub(super) struct Batches<P: Platform> {
     pub(super) options: CursorOptions,
     pub(super) limit: Limit,
     /// The deadline of the call for a document whose batches were empty so far; `None` before its
-    /// first request, without a limit, and of a tailable cursor.
+    /// first request, and without a limit.
     pub(super) next_by: Option<Instant>,
     pub(super) fetch: Option<Fetch<P>>,
     /// Whether each batch is requested before the documents of the last one are returned.
@@ -102,6 +95,10 @@ pub(super) struct Batches<P: Platform> {
     pub(super) fetched: Option<Fetched<P>>,
     /// The memory of the batch before the last one, for the next, if the cursor reads ahead.
     pub(super) spare: Reply,
+    /// Of the reply to the command that created the cursor.
+    pub(super) operation_time: Option<Timestamp>,
+    /// `postBatchResumeToken` of the last batch; empty if it has none.
+    pub(super) resume_token: Vec<u8>,
 }
 
 impl<P: Platform> Client<P> {
@@ -126,12 +123,12 @@ impl<P: Platform> Origin<P> {
         &self,
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
-        command: &[u8],
+        (command, max_time): (&[u8], MaxTime),
         deadline: Option<Instant>,
         reply: &mut Reply,
     ) -> Result<(), Error> {
         let span = self.client.operation_span(session.transaction_span(), &self.database, command);
-        let fetching = self.fetch_within(session, connection, command, deadline, reply);
+        let fetching = self.fetch_within(session, connection, (command, max_time), deadline, reply);
         match span {
             None => fetching.await,
             Some(span) => Box::pin(span.run(fetching)).await,
@@ -142,7 +139,7 @@ impl<P: Platform> Origin<P> {
         &self,
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
-        command: &[u8],
+        command: (&[u8], MaxTime),
         deadline: Option<Instant>,
         reply: &mut Reply,
     ) -> Result<(), Error> {
@@ -164,7 +161,7 @@ impl<P: Platform> Origin<P> {
             retry += 1;
             let until = self.client.now().saturating_add(overload_pause(retry, core.runtime().entropy()));
             if deadline.is_some_and(|deadline| until >= deadline) {
-                return Err(error);
+                return Err(error.timed_out());
             }
             core.runtime().sleep_until(until).await;
         }
@@ -176,7 +173,7 @@ impl<P: Platform> Origin<P> {
         &self,
         session: &mut SessionState<P>,
         connection: &mut Option<PinnedConnection<P>>,
-        command: &[u8],
+        (command, max_time): (&[u8], MaxTime),
         (deadline, operation_id): (Option<Instant>, i64),
         reply: &mut Reply,
     ) -> Result<(), Error> {
@@ -200,7 +197,7 @@ impl<P: Platform> Origin<P> {
         let command = convert::checked(command)?;
         let lent = reply.lend(&mut guard);
         let outcome =
-            connection::run_once(&mut guard, &self.client, session, &self.database, command, None, false).await;
+            connection::run_once(&mut guard, &self.client, session, &self.database, command, None, max_time).await;
         if outcome.is_ok() {
             reply.take(&mut guard, lent)?;
         }
@@ -216,7 +213,13 @@ impl<P: Platform> Origin<P> {
 impl<P: Platform> Batches<P> {
     /// Waits for the next document, and returns its range in the last reply; `None` after the last
     /// one.
-    pub(super) fn poll_document(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Range<usize>>, Error>> {
+    ///
+    /// - `if_any`: whether it also returns `None` after an empty batch.
+    pub(super) fn poll_document(
+        &mut self,
+        context: &mut Context<'_>,
+        if_any: bool,
+    ) -> Poll<Result<Option<Range<usize>>, Error>> {
         loop {
             if self.reads_ahead && self.id != 0 && self.fetch.is_none() && self.fetched.is_none() {
                 self.read_ahead(context);
@@ -239,6 +242,10 @@ impl<P: Platform> Batches<P> {
             }
             outcome?;
             if self.rest.is_empty() && self.id != 0 {
+                if if_any {
+                    self.next_by = None;
+                    return Poll::Ready(Ok(None));
+                }
                 // The server may reply with empty batches at once, without end.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
@@ -263,7 +270,7 @@ impl<P: Platform> Batches<P> {
 
     /// Requests the next batch.
     fn fetch(&mut self) -> Fetch<P> {
-        let command = self.get_more();
+        let (command, max_time) = (self.get_more(), self.options.max_time());
         let origin = Arc::clone(&self.origin);
         let deadline = self.next_deadline();
         let memory = if self.reads_ahead {
@@ -276,7 +283,8 @@ impl<P: Platform> Batches<P> {
         let mut connection = self.connection.take();
         Box::pin(async move {
             let fetched = async {
-                origin.fetch(&mut session, &mut connection, &command?, deadline, &mut reply).await?;
+                let command = command?;
+                origin.fetch(&mut session, &mut connection, (&command, max_time), deadline, &mut reply).await?;
                 Ok(reply)
             };
             let fetched = fetched.await;
@@ -284,14 +292,12 @@ impl<P: Platform> Batches<P> {
         })
     }
 
-    /// Returns the deadline of a request for a batch. Empty batches renew only that of a tailable cursor.
+    /// Returns the deadline of a request for a batch, which empty batches do not renew.
     ///
     /// Source: Client Side Operations Timeout, "Cursors".
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
-        let deadline = self.next_by.or_else(|| self.limit.deadline(&self.origin.client));
-        // A tailable cursor without new documents has empty batches, and must not end because of them.
-        self.next_by = deadline.filter(|_| !self.limit.is_tailable);
-        deadline
+        self.next_by = self.next_by.or_else(|| self.limit.deadline(&self.origin.client));
+        self.next_by
     }
 
     /// Takes the reply to a request for a batch.
@@ -319,9 +325,6 @@ impl<P: Platform> Batches<P> {
             if let Some(count) = options.batch_size {
                 body.int64("batchSize", count.into())?;
             }
-            if let Some(time_ms) = options.max_await_time.and_then(millis) {
-                body.int64("maxTimeMS", time_ms)?;
-            }
             comment.map_or(Ok(()), |comment| body.value("comment", comment).map(drop))
         };
         DocumentWriter::write(&mut command, write).map_err(|error| Error::Bson(error.to_string()))?;
@@ -340,6 +343,8 @@ impl<P: Platform> Batches<P> {
         }
         self.id = batch.id;
         self.rest = batch.elements;
+        self.resume_token.clear();
+        self.resume_token.extend_from_slice(batch.resume_token.map(RawDocument::as_bytes).unwrap_or_default());
         let last = core::mem::replace(&mut self.reply, reply);
         if self.reads_ahead {
             self.spare = last;
@@ -366,8 +371,9 @@ impl<P: Platform> Batches<P> {
         let command = kill_command(collection(namespace, database), self.id)?;
         let deadline = client.kill_deadline(self.limit.timeout);
         let limits = (deadline, client.operation_id());
-        let span = client.operation_span(session.transaction_span(), database, &command);
-        let running = self.origin.run(session, &mut self.connection, &command, limits, &mut self.reply);
+        let command = (command.as_slice(), kill_time(self.limit.timeout));
+        let span = client.operation_span(session.transaction_span(), database, command.0);
+        let running = self.origin.run(session, &mut self.connection, command, limits, &mut self.reply);
         let outcome = match span {
             None => running.await,
             Some(span) => Box::pin(span.run(running)).await,
@@ -396,6 +402,16 @@ impl<P: Platform> Batches<P> {
         origin.client.in_background(async move {
             let _: Result<(), Error> = self.kill().await;
         });
+    }
+
+    /// Whether there is another batch, or a document of the last one.
+    pub(super) fn is_alive(&self) -> bool {
+        self.id != 0 || !self.rest.is_empty()
+    }
+
+    /// Returns `postBatchResumeToken` of the last batch.
+    pub(super) fn resume_token(&self) -> Option<&bson::RawDocument> {
+        bson::RawDocument::from_bytes(&self.resume_token).ok()
     }
 
     /// Decodes a document of the last reply.

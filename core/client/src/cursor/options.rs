@@ -2,6 +2,7 @@
 //!
 //! Read first: Run Command, "Cursor related commands"; Client Side Operations Timeout, "Cursors".
 
+use crate::session::MaxTime;
 use crate::{Error, convert};
 use core::time::Duration;
 use poolhouse_wire::bson::{RawDocument, RawValue};
@@ -9,14 +10,14 @@ use poolhouse_wire::bson::{RawDocument, RawValue};
 /// The commands to which the time limit of a cursor applies.
 ///
 /// Source: Client Side Operations Timeout, "Cursors".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimeoutMode {
     /// `ITERATION`: to the first command, and again to each call for a document, however many requests
-    /// for batches it makes; to each request of a tailable cursor, whose batches may be empty without
-    /// end. The server receives no `maxTimeMS`, because it would apply that to the
-    /// whole cursor; an aggregation with `$out` or `$merge`, which has no further batch, has it.
-    #[default]
+    /// for batches it makes: the batches of a tailable cursor may be empty without end. The first command
+    /// has no `maxTimeMS`, because the server would apply that to the whole cursor, unless it creates a
+    /// change stream or a tailable cursor with `awaitData`. An aggregation with `$out` or `$merge` is
+    /// refused.
     Iteration,
     /// `CURSOR_LIFETIME`: to the first command and all further batches together, for cursors that are
     /// not tailable. The first command has `maxTimeMS`. After the limit, the documents of the last
@@ -36,14 +37,15 @@ pub struct CursorOptions {
     pub batch_size: Option<u32>,
     /// How long the server waits for documents of a tailable cursor with `awaitData`, such as that
     /// of a change stream; `None` leaves it to the server. It must be below the time limit of each
-    /// call, if there is one.
+    /// call, if there is one. It is `maxTimeMS` of `getMore`, or the rest of the limit if that is shorter.
     pub max_await_time: Option<Duration>,
     /// `comment`: any value, for the server's log and profiler.
     pub comment: Option<bson::Bson>,
     /// Whether the timeout of the command, or that of the client, applies to each call or to all.
-    /// [`TimeoutMode::CursorLifetime`] needs a timeout, and a cursor that is not tailable. Default
-    /// [`TimeoutMode::Iteration`].
-    pub timeout_mode: TimeoutMode,
+    /// [`TimeoutMode::CursorLifetime`] needs a timeout, and a cursor that is not tailable. `None`, the
+    /// default, is [`TimeoutMode::Iteration`], but allows an aggregation with `$out` or `$merge`, which
+    /// has no further batch: it has `maxTimeMS`.
+    pub timeout_mode: Option<TimeoutMode>,
     /// Whether the next batch is requested before the documents of the last one are returned, so that
     /// the server prepares it meanwhile. Its reply is read when they are used up. Default `false`.
     ///
@@ -63,13 +65,7 @@ impl CursorOptions {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            batch_size: None,
-            max_await_time: None,
-            comment: None,
-            timeout_mode: TimeoutMode::Iteration,
-            read_ahead: false,
-        }
+        Self { batch_size: None, max_await_time: None, comment: None, timeout_mode: None, read_ahead: false }
     }
 
     /// See [`batch_size`](#structfield.batch_size).
@@ -93,7 +89,7 @@ impl CursorOptions {
     /// See [`timeout_mode`](#structfield.timeout_mode).
     #[must_use]
     pub fn timeout_mode(self, mode: TimeoutMode) -> Self {
-        Self { timeout_mode: mode, ..self }
+        Self { timeout_mode: Some(mode), ..self }
     }
 
     /// See [`read_ahead`](#structfield.read_ahead).
@@ -102,15 +98,37 @@ impl CursorOptions {
         Self { read_ahead, ..self }
     }
 
-    /// Whether the cursor waits for new documents.
+    /// Returns `maxTimeMS` of `getMore`.
+    pub(super) fn max_time(&self) -> MaxTime {
+        self.max_await_time.map_or(MaxTime::None, MaxTime::Wait)
+    }
+
+    /// Whether the cursor stays open at the end of its documents.
     pub(super) fn is_tailable(&self, command: RawDocument<'_>) -> bool {
-        self.max_await_time.is_some() || is_tailable(command)
+        self.max_await_time.is_some() || is_change_stream(command) || is_true(command, "tailable")
+    }
+
+    /// Whether the server waits for new documents.
+    pub(super) fn awaits_data(&self, command: RawDocument<'_>) -> bool {
+        self.max_await_time.is_some()
+            || is_change_stream(command)
+            || (is_true(command, "tailable") && is_true(command, "awaitData"))
     }
 
     /// Checks that the options agree with each other, with the command and with its timeout.
-    pub(super) fn check(&self, command: RawDocument<'_>, timeout: Option<Duration>) -> Result<(), Error> {
+    ///
+    /// - `has_output`: whether the command is an aggregation that writes its output.
+    pub(super) fn check(
+        &self,
+        command: RawDocument<'_>,
+        has_output: bool,
+        timeout: Option<Duration>,
+    ) -> Result<(), Error> {
         self.comment.as_ref().map_or(Ok(()), convert::check_depth)?;
-        if self.timeout_mode == TimeoutMode::CursorLifetime {
+        if self.timeout_mode == Some(TimeoutMode::Iteration) && has_output {
+            return Err(Error::Cursor("timeout_mode Iteration is not for aggregations with $out or $merge"));
+        }
+        if self.timeout_mode == Some(TimeoutMode::CursorLifetime) {
             if timeout.is_none() {
                 return Err(Error::Cursor("timeout_mode CursorLifetime needs a timeout"));
             }
@@ -127,11 +145,12 @@ impl CursorOptions {
     }
 }
 
-/// Whether a command creates a tailable cursor: by the option of `find`, or as a change stream.
-fn is_tailable(command: RawDocument<'_>) -> bool {
-    let get = |key| command.get(key).ok().flatten();
-    let first =
-        get("pipeline").and_then(RawValue::as_array).and_then(|stages| stages.iter().next()?.ok()?.as_document());
-    let is_change_stream = first.is_some_and(|stage| stage.get("$changeStream").is_ok_and(|it| it.is_some()));
-    is_change_stream || get("tailable").and_then(RawValue::as_flag).unwrap_or(false)
+fn is_change_stream(command: RawDocument<'_>) -> bool {
+    let stages = command.get("pipeline").ok().flatten().and_then(RawValue::as_array);
+    let first = stages.and_then(|stages| stages.iter().next()?.ok()?.as_document());
+    first.is_some_and(|stage| stage.get("$changeStream").is_ok_and(|it| it.is_some()))
+}
+
+fn is_true(command: RawDocument<'_>, key: &str) -> bool {
+    command.get(key).ok().flatten().and_then(RawValue::as_flag).unwrap_or(false)
 }

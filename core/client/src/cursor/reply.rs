@@ -4,7 +4,7 @@
 
 use crate::connection::{self, reply_of};
 use crate::convert;
-use crate::session::SessionState;
+use crate::session::{MaxTime, SessionState};
 use crate::transaction::PinnedConnection;
 use crate::{Client, Error, Net, Platform};
 use alloc::borrow::ToOwned;
@@ -16,7 +16,7 @@ use poolhouse_core::ServerType;
 use poolhouse_core::pool::Pinned;
 use poolhouse_driver::{Guard, OperationError, Runtime};
 use poolhouse_wire::EncodeError;
-use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
+use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue, Timestamp};
 
 /// Whether the server certainly has no cursor after this error of `getMore`: its connection failed,
 /// or the cursor was not found or was killed.
@@ -38,6 +38,13 @@ pub(super) fn kill_command(collection: &str, id: i64) -> Result<Vec<u8>, Error> 
     Ok(command)
 }
 
+/// Returns `maxTimeMS` of `killCursors`, which has none without a time limit of the application.
+///
+/// - `timeout`: of the cursor.
+pub(super) fn kill_time(timeout: Option<Duration>) -> MaxTime {
+    MaxTime::rest_if(timeout.is_some_and(|timeout| timeout < Duration::MAX))
+}
+
 /// The reply to a command that creates a cursor.
 pub(super) struct First<P: Platform> {
     pub(super) server: <Net<P> as Runtime>::ServerHandle,
@@ -47,6 +54,9 @@ pub(super) struct First<P: Platform> {
     pub(super) rest: Range<usize>,
     /// The connection of a cursor that can be used on it only.
     pub(super) connection: Option<PinnedConnection<P>>,
+    pub(super) operation_time: Option<Timestamp>,
+    /// `postBatchResumeToken`; empty if there is none.
+    pub(super) resume_token: Vec<u8>,
 }
 
 /// Reads the reply to a command that creates a cursor. A cursor that cannot be used is closed on the
@@ -59,7 +69,7 @@ pub(super) async fn begin<P: Platform>(
     timeout: Option<Duration>,
 ) -> Result<First<P>, Error> {
     let reply = reply_of(&guard)?;
-    let Batch { id, namespace, elements: rest } = match Batch::parse(reply, "firstBatch") {
+    let Batch { id, namespace, elements: rest, resume_token } = match Batch::parse(reply, "firstBatch") {
         Ok(batch) => batch,
         Err(error) => {
             session.keep(client, guard);
@@ -67,6 +77,9 @@ pub(super) async fn begin<P: Platform>(
         }
     };
     if !collection(namespace, database).is_empty() {
+        let operation_time =
+            if let Ok(Some(RawValue::Timestamp(time))) = reply.get("operationTime") { Some(time) } else { None };
+        let resume_token = resume_token.map(RawDocument::as_bytes).unwrap_or_default().to_vec();
         let (namespace, reply) = (namespace.to_owned(), Reply::new(reply.as_bytes().to_vec()));
         let server = guard.server().clone();
         let is_balanced = guard.established().is_some_and(|it| it.server_type == ServerType::LoadBalancer);
@@ -77,15 +90,16 @@ pub(super) async fn begin<P: Platform>(
             session.keep(client, guard);
             None
         };
-        return Ok(First { server, namespace, id, reply, rest, connection });
+        return Ok(First { server, namespace, id, reply, rest, connection, operation_time, resume_token });
     }
     if let Some((database, collection)) = namespace.split_once('.').filter(|_| id != 0) {
         let (database, command) = (database.to_owned(), kill_command(collection, id)?);
         guard.set_deadline(client.kill_deadline(timeout));
         // The fault of the cursor is the error that is returned.
         let command = convert::checked(&command)?;
+        let max_time = kill_time(timeout);
         let _: Result<(), Error> =
-            connection::run_once(&mut guard, client, session, &database, command, None, false).await;
+            connection::run_once(&mut guard, client, session, &database, command, None, max_time).await;
     }
     session.keep(client, guard);
     Err(Error::Cursor("the cursor's namespace is not of the command's database"))
@@ -144,6 +158,8 @@ pub(super) struct Batch<'a> {
     pub(super) namespace: &'a str,
     /// The elements of the batch, as a range of the reply.
     pub(super) elements: Range<usize>,
+    /// `postBatchResumeToken`, that of the end of the batch of a change stream.
+    pub(super) resume_token: Option<RawDocument<'a>>,
 }
 
 impl<'a> Batch<'a> {
@@ -162,6 +178,7 @@ impl<'a> Batch<'a> {
             id: id.ok_or(Error::Cursor("the cursor has no id"))?,
             namespace: namespace.ok_or(Error::Cursor("the cursor has no namespace"))?,
             elements: start.saturating_add(4)..start.saturating_add(batch.as_bytes().len().saturating_sub(1)),
+            resume_token: get(cursor, "postBatchResumeToken").and_then(RawValue::as_document),
         })
     }
 }

@@ -4,7 +4,7 @@
 
 use super::CursorOptions;
 use super::batches::Batches;
-use crate::{ClientSession, CommandOptions, Error, Platform};
+use crate::{ClientSession, CommandOptions, Error, Platform, convert};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -62,8 +62,40 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
     where
         T: DeserializeOwned + Send,
     {
-        let Some(document) = self.next().await? else { return Ok(None) };
+        let Some(document) = self.next(false).await? else { return Ok(None) };
         self.batches.as_ref().map(|batches| batches.decode(document)).transpose()
+    }
+
+    /// Returns the next document if there is any, as [`Cursor::next_if_any`](super::Cursor::next_if_any)
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// As [`SessionCursor::try_next`].
+    pub async fn next_if_any(&mut self) -> Result<Option<T>, Error>
+    where
+        T: DeserializeOwned + Send,
+    {
+        let Some(document) = self.next(true).await? else { return Ok(None) };
+        self.batches.as_ref().map(|batches| batches.decode(document)).transpose()
+    }
+
+    /// As [`Cursor::is_alive`](super::Cursor::is_alive).
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.batches.as_ref().is_some_and(|batches| batches.is_alive())
+    }
+
+    /// As [`Cursor::operation_time`](super::Cursor::operation_time).
+    #[must_use]
+    pub fn operation_time(&self) -> Option<bson::Timestamp> {
+        self.batches.as_ref()?.operation_time.map(convert::to_timestamp)
+    }
+
+    /// As [`Cursor::post_batch_resume_token`](super::Cursor::post_batch_resume_token).
+    #[must_use]
+    pub fn post_batch_resume_token(&self) -> Option<&bson::RawDocument> {
+        self.batches.as_ref()?.resume_token()
     }
 
     /// Returns the next document as its bytes, as [`Cursor::next_raw`](super::Cursor::next_raw) does.
@@ -72,17 +104,20 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
     ///
     /// As [`SessionCursor::try_next`].
     pub async fn next_raw(&mut self) -> Result<Option<&bson::RawDocument>, Error> {
-        let Some(document) = self.next().await? else { return Ok(None) };
+        let Some(document) = self.next(false).await? else { return Ok(None) };
         let bytes = self.batches.as_ref().and_then(|batches| batches.reply.body().get(document)).unwrap_or_default();
         bson::RawDocument::from_bytes(bytes).map(Some).map_err(|error| Error::Bson(error.to_string()))
     }
 
     /// Waits for the next document, and returns its range in the last reply. The cursor ends with its last
     /// document, and with an error.
-    async fn next(&mut self) -> Result<Option<Range<usize>>, Error> {
-        let next = self.next_range().await;
+    ///
+    /// - `if_any`: whether it also returns `None` after an empty batch.
+    async fn next(&mut self, if_any: bool) -> Result<Option<Range<usize>>, Error> {
+        let next = self.next_range(if_any).await;
         match &next {
             Ok(Some(_)) => {}
+            Ok(None) if self.is_alive() => {}
             Ok(None) => self.batches = None,
             Err(_) => self.end(),
         }
@@ -102,7 +137,7 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
     }
 
     /// Waits for the next document, and returns its range in the last reply.
-    async fn next_range(&mut self) -> Result<Option<Range<usize>>, Error> {
+    async fn next_range(&mut self, if_any: bool) -> Result<Option<Range<usize>>, Error> {
         let Some(batches) = &mut self.batches else { return Ok(None) };
         if self.is_fetching {
             return Err(Error::Cursor("a request for a batch was dropped before its reply"));
@@ -111,17 +146,22 @@ impl<P: Platform, T> SessionCursor<'_, P, T> {
             if batches.id == 0 {
                 return Ok(None);
             }
-            let command = batches.get_more()?;
+            let (command, max_time) = (batches.get_more()?, batches.options.max_time());
             let origin = Arc::clone(&batches.origin);
             let state = &mut self.session.state;
             let deadline = batches.next_deadline();
             let deadline = deadline.into_iter().chain(state.transaction_deadline()).min();
             let mut reply = core::mem::take(&mut batches.reply);
             self.is_fetching = true;
-            let fetched = origin.fetch(state, &mut batches.connection, &command, deadline, &mut reply).await;
+            let fetched =
+                origin.fetch(state, &mut batches.connection, (&command, max_time), deadline, &mut reply).await;
             self.is_fetching = false;
             batches.take_reply(fetched.map(|()| reply))?;
             if batches.rest.is_empty() && batches.id != 0 {
+                if if_any {
+                    batches.next_by = None;
+                    return Ok(None);
+                }
                 // The server may reply with empty batches at once, without end.
                 yield_now().await;
             }

@@ -339,7 +339,7 @@ fn errors_of_old_servers_are_retryable_by_code() {
 
 /// If a reply has `ok: 1`, the server has executed the command.
 #[test]
-fn only_a_refused_command_is_an_overload() {
+fn only_a_refused_command_or_connection_is_an_overload() {
     let labels = ["SystemOverloadedError", "RetryableError"];
     let reply = bson::doc! { "ok": 1, "writeConcernError": { "code": 462 }, "errorLabels": labels.to_vec() };
     assert!(!Error::Write(Box::new(write_error(reply))).is_overload());
@@ -349,6 +349,14 @@ fn only_a_refused_command_is_an_overload() {
         error.labels = labels.map(String::from).to_vec();
     }
     assert!(error.is_overload());
+    // The client adds the labels if the server did not establish the connection.
+    for overloaded in [false, true] {
+        let cause = Cause::NetworkTimeout;
+        let error = check_out(CheckOutError::EstablishFailed { cause, overloaded });
+        let error = error.with_label(Labels::RETRYABLE_WRITE_ERROR);
+        assert!(error.is_overload() == overloaded && error.has_label("RetryableWriteError"));
+        assert_eq!(labels.map(|label| error.has_label(label)), [overloaded; 2]);
+    }
 }
 
 #[test]
@@ -365,6 +373,27 @@ fn label_is_added_once_and_changes_nothing_else() {
     assert!(root(&unknown).is::<Cause>());
     assert!(matches!(refused(1).with_label(Labels::NONE), Error::Command(error) if error.labels.is_empty()));
     assert!(matches!(Error::Session("s").with_label(transient), Error::Session(_)));
+}
+
+#[test]
+fn error_without_time_for_another_attempt_is_a_timeout_with_all_of_the_last_error() {
+    use alloc::string::ToString;
+    use poolhouse_driver::AttemptError;
+    let label = "TransientTransactionError";
+    let last = refused(10_107);
+    let error = AttemptError::timed_out(last.clone()).with_label(Labels::TRANSIENT_TRANSACTION_ERROR);
+    assert!(error.is_timeout() && error.is_transient() && error.has_label(label), "{error}");
+    assert_eq!((error.code(), error.is_retryable(), error.is_overload()), (Some(10_107), false, false));
+    assert!(error.to_string().ends_with(&last.to_string()), "{error}");
+    let Error::Timeout(cause) = AttemptError::timed_out(error.clone()) else { panic!("{error:?}") };
+    assert!(matches!(&*cause, Error::Command(refused) if refused.labels == [label]), "it is no cause of itself");
+    assert!(core::error::Error::source(&error).is_some_and(|source| source.is::<Error>()));
+    assert!(error.is_retryable_write_by_code(8, true));
+    let unsent = AttemptError::timed_out(establishing(Cause::Network));
+    assert!(unsent.is_retryable() && unsent.check_out().is_some() && AttemptError::is_unsent(&unsent));
+    assert!(root(&unsent).is::<Cause>());
+    let passed = AttemptError::timed_out(Error::from(OperationError::Timeout));
+    assert!(matches!(passed, Error::Operation(OperationError::Timeout, _)), "it is one already");
 }
 
 #[test]

@@ -6,14 +6,14 @@ type Subject = Transaction<&'static str>;
 
 fn started() -> Subject {
     let mut transaction = Subject::new();
-    transaction.start().expect("none is open");
+    transaction.start(|| 7).expect("none is open");
     transaction
 }
 
 /// A transaction with one command, number 7.
 fn in_progress() -> Subject {
     let mut transaction = started();
-    assert_eq!(transaction.begin_command(|| 7), Some((7, TransactionRole::First)));
+    assert_eq!(transaction.begin_command(), Some((7, TransactionRole::First)));
     transaction
 }
 
@@ -30,10 +30,6 @@ fn aborted() -> Subject {
     transaction
 }
 
-fn no_number() -> i64 {
-    panic!("no number is needed")
-}
-
 fn fields(role: TransactionRole, number: i64) -> Vec<(alloc::string::String, bool)> {
     let mut sink = Vec::new();
     DocumentWriter::write(&mut sink, |command| role.append(command, number)).expect("room");
@@ -46,7 +42,7 @@ fn fields(role: TransactionRole, number: i64) -> Vec<(alloc::string::String, boo
 fn only_the_first_command_starts_the_transaction() {
     let mut transaction = in_progress();
     for _ in 0..3 {
-        assert_eq!(transaction.begin_command(no_number), Some((7, TransactionRole::Further)));
+        assert_eq!(transaction.begin_command(), Some((7, TransactionRole::Further)));
     }
     let first = fields(TransactionRole::First, 7);
     let expected = [("txnNumber", true), ("startTransaction", true), ("autocommit", false)];
@@ -61,7 +57,7 @@ fn every_call_in_every_state_is_allowed_or_refused() {
     type Outcome = Result<Option<bool>, E>;
     type Create = fn() -> Subject;
     type Call = fn(&mut Subject) -> Outcome;
-    let start: Call = |it| it.start().map(|()| None);
+    let start: Call = |it| it.start(|| 8).map(|()| None);
     let commit: Call = |it| it.begin_commit().map(Some);
     let abort: Call = |it| it.begin_abort().map(Some);
     let table: [(Create, [Outcome; 3]); 5] = [
@@ -78,6 +74,7 @@ fn every_call_in_every_state_is_allowed_or_refused() {
             assert_eq!(call(&mut transaction), expected, "{before:?}");
             if expected.is_err() {
                 assert_eq!(transaction.state(), before, "a refused call changes nothing");
+                assert_ne!(transaction.number(), Some(8), "nor does it take a number");
             }
         }
     }
@@ -109,12 +106,12 @@ fn abort_that_was_dropped_can_be_repeated_and_stays_owed_after_other_commands() 
     let mut transaction = in_progress();
     assert_eq!(transaction.begin_abort(), Ok(true));
     assert_eq!(transaction.begin_abort(), Ok(true), "its future was dropped");
-    assert_eq!(transaction.begin_command(no_number), None);
+    assert_eq!(transaction.begin_command(), None);
     assert!(transaction.owes_abort());
     assert_eq!(transaction.number(), Some(7), "of the command that aborts it");
     // A new transaction has a higher number, which ends the old one on the server.
-    transaction.start().expect("none is open");
-    assert_eq!((transaction.owes_abort(), transaction.number()), (false, None));
+    transaction.start(|| 8).expect("none is open");
+    assert_eq!((transaction.owes_abort(), transaction.number()), (false, Some(8)));
 }
 
 #[test]
@@ -125,7 +122,7 @@ fn commit_that_was_not_sent_owes_an_abort() {
     assert!(!transaction.owes_abort() && transaction.is_commit_sent());
     transaction.handle_commit_refused(is_repeated);
     assert!(transaction.owes_abort());
-    assert_eq!(transaction.begin_command(no_number), None);
+    assert_eq!(transaction.begin_command(), None);
     assert!(transaction.owes_abort());
 }
 
@@ -168,14 +165,15 @@ fn empty_transaction_ends_without_a_command() {
     let mut transaction = started();
     assert_eq!(transaction.begin_commit(), Ok(false));
     assert_eq!(transaction.begin_commit(), Ok(false), "nor does its repetition send one");
-    assert_eq!(transaction.number(), None);
+    transaction.start(|| 8).expect("the previous one is committed");
+    assert_eq!(transaction.begin_command(), Some((8, TransactionRole::First)));
 }
 
 #[test]
 fn command_after_the_end_belongs_to_no_transaction() {
     for mut transaction in [committed(), aborted()] {
         transaction.pin("router");
-        assert_eq!(transaction.begin_command(no_number), None);
+        assert_eq!(transaction.begin_command(), None);
         assert_eq!((transaction.state(), transaction.pinned()), (TransactionState::None, None));
         assert_eq!(transaction.begin_commit(), Err(TransactionMisuse::NotStarted));
     }
@@ -187,7 +185,7 @@ fn first_command_that_was_refused_is_repeated_as_the_first() {
     transaction.pin("router");
     transaction.handle_first_refused();
     assert_eq!((transaction.state(), transaction.pinned()), (TransactionState::Starting, None));
-    assert_eq!(transaction.begin_command(no_number), Some((7, TransactionRole::First)));
+    assert_eq!(transaction.begin_command(), Some((7, TransactionRole::First)));
 }
 
 #[test]
@@ -201,7 +199,7 @@ fn repeated_commit_needs_a_majority_unless_none_was_executed() {
     assert!(is_repeated);
     transaction.handle_commit_refused(is_repeated);
     assert!(transaction.send_commit(), "an earlier one may have been executed");
-    transaction.start().expect("the previous one is committed");
+    transaction.start(|| 8).expect("the previous one is committed");
     assert!(!transaction.send_commit(), "another transaction");
 }
 
@@ -242,7 +240,7 @@ fn pin_ends_with_these_labels_and_the_next_start_only() {
     transaction.pin("router");
     assert_eq!(transaction.begin_commit(), Ok(true));
     assert_eq!(transaction.pinned(), Some(&"router"), "the commit may be repeated");
-    transaction.start().expect("the previous one is committed");
+    transaction.start(|| 8).expect("the previous one is committed");
     assert_eq!(transaction.pinned(), None);
     transaction.pin("router");
     assert_eq!(transaction.pinned(), None, "no command was sent yet");
@@ -268,7 +266,7 @@ fn recovery_token_is_that_of_the_latest_reply_of_the_transaction() {
     transaction.handle_recovery_token(RawDocument::new(&huge).expect("well-formed"));
     assert_eq!(transaction.recovery_token().map(|token| token.as_bytes().to_vec()), Some(token("b")));
     assert_eq!(transaction.begin_commit(), Ok(true));
-    transaction.start().expect("the previous one is committed");
+    transaction.start(|| 8).expect("the previous one is committed");
     assert!(transaction.recovery_token().is_none());
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Read first: Retryable Reads, "Supported Read Operations"; Retryable Writes, "Supported Write
 //! Operations"; Driver Sessions, "Sending the session ID to the server on all commands"; Causal
-//! Consistency, "ReadConcern::AfterClusterTime"; OP_MSG, "moreToCome On Requests".
+//! Consistency, "Causally consistent read and write commands"; OP_MSG, "moreToCome On Requests".
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,8 @@ pub struct CommandShape<'a> {
     pub in_transaction: bool,
     /// Whether the command has `$clusterTime`.
     pub has_cluster_time: bool,
-    /// Whether the command is a read that takes `readConcern.afterClusterTime`.
+    /// Whether the command is a read or a write that takes `readConcern.afterClusterTime`, which it has
+    /// in a causally consistent session.
     pub takes_cluster_time: bool,
     /// The `readConcern` of the command.
     pub read_concern: Option<RawDocument<'a>>,
@@ -153,7 +154,23 @@ impl<'a> CommandShape<'a> {
         );
         shape.takes_max_time &= !is_alone;
         shape.takes_session = !is_alone && shape.is_acknowledged && !shape.has_session;
-        shape.takes_cluster_time = matches!(shape.name, "find" | "aggregate" | "distinct" | "count");
+        shape.takes_cluster_time = matches!(
+            shape.name,
+            "find"
+                | "aggregate"
+                | "distinct"
+                | "count"
+                | "insert"
+                | "update"
+                | "delete"
+                | "findAndModify"
+                | "findandmodify"
+                | "create"
+                | "createIndexes"
+                | "drop"
+                | "dropDatabase"
+                | "dropIndexes"
+        );
         Ok(shape)
     }
 }

@@ -118,20 +118,27 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
     Ok(Outcome::Reply(reply))
 }
 
+/// The read concern of a command outside of transactions, if it is that of a snapshot.
+fn snapshot(body: &Document) -> Option<&Document> {
+    let concern = body.get_document("readConcern").ok().filter(|_| !body.contains_key("autocommit"))?;
+    concern.get_str("level").is_ok_and(|level| level == "snapshot").then_some(concern)
+}
+
 /// Adds the time of a snapshot read to its reply.
 fn add_snapshot_time(reply: &mut Document, body: &Document, time: Timestamp) {
-    let Ok(concern) = body.get_document("readConcern") else { return };
-    if concern.get_str("level").is_ok_and(|level| level == "snapshot") && !body.contains_key("autocommit") {
-        let time = concern.get_timestamp("atClusterTime").unwrap_or(time);
-        if let Ok(cursor) = reply.get_document_mut("cursor") {
-            cursor.insert("atClusterTime", time);
-        }
+    let Some(concern) = snapshot(body) else { return };
+    let time = concern.get_timestamp("atClusterTime").unwrap_or(time);
+    if let Ok(cursor) = reply.get_document_mut("cursor") {
+        cursor.insert("atClusterTime", time);
     }
 }
 
 /// Returns the reply to a command other than hello.
 fn reply_to(inner: &mut Inner, connection: u64, name: &str, body: &Document) -> Result<Document, CommandError> {
     let db = body.get_str("$db").unwrap_or_default();
+    if snapshot(body).is_some() && !matches!(name, "find" | "getMore") {
+        return Err(CommandError::new(72, format!("Command {name} does not support read concern snapshot")));
+    }
     let reply = match name {
         "saslStart" => {
             let random = [inner.entropy(), inner.entropy(), inner.entropy()];

@@ -113,7 +113,7 @@ pub(crate) enum Action {
     /// `close_cursor`, `drop_cursor`.
     CloseCursor(String),
     DropCursor(String),
-    /// `start_session`, with `causal` and `snapshot`; `drop_session`.
+    /// `start_session`, with `causal`, `snapshot` and `default_timeout`; `drop_session`.
     StartSession(String, ClientSessionOptions),
     DropSession(String),
     /// `start_transaction` in a session, with `transaction`: its options.
@@ -343,6 +343,7 @@ fn action(name: &str, fields: &mut Fields) -> Result<Action, String> {
             let mut options = ClientSessionOptions::new();
             options.causal_consistency = fields.flag("causal")?.unwrap_or(options.causal_consistency);
             options.snapshot = fields.flag("snapshot")?.unwrap_or(options.snapshot);
+            options.default_timeout = fields.millis("default_timeout")?;
             Action::StartSession(text(fields)?, options)
         }
         "drop_session" => Action::DropSession(text(fields)?),
@@ -407,6 +408,7 @@ fn transaction(fields: &mut Fields) -> Result<TransactionOptions, String> {
     if let Some(mut given) = fields.fields("transaction")? {
         options.read_concern_level = given.text("read_concern_level")?;
         options.max_commit_time = given.millis("max_commit_time")?;
+        options.timeout = given.millis("timeout")?;
         if let Some(mut concern) = given.fields("write_concern")? {
             let w = match concern.take("w") {
                 None => None,

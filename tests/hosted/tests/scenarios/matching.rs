@@ -166,6 +166,7 @@ impl Fault {
         let (kind, index, reply) = match error {
             Error::Setup(_) => ("setup", None, None),
             Error::Operation(..) => ("operation", None, None),
+            Error::Timeout(_) => ("timeout", None, None),
             Error::Command(error) => ("command", None, Some(&error.reply)),
             Error::Write(error) => ("write", error.index, Some(&error.reply)),
             Error::Session(_) => ("session", None, None),

@@ -57,10 +57,14 @@ impl State {
         limit: Option<Duration>,
     ) -> CommandPlan {
         let is_idempotent = self.draws.tasks.one_in(2);
+        // Without end, it may be repeated for ever while there are faults, and the run would not end.
+        let is_endless = |limit: Duration| is_idempotent && limit == Duration::MAX;
+        let ends = |limit: Duration| if is_endless(limit) { Duration::from_secs(10) } else { limit };
+        let (timeout, limit) = (timeout.map(ends), limit.map(ends));
         let client = &self.plan.client;
-        let is_limited = limit.or(client.timeout).is_some_and(|limit| limit < Duration::MAX);
+        let is_limited = limit.or(client.timeout).is_some();
         // An attempt that ends with an overload was not executed. An idempotent command is retried until
-        // its time limit, if that can be reached.
+        // its time limit.
         let executions_max = match (is_idempotent && client.retries, is_limited) {
             _ if limit.is_some_and(|limit| limit.is_zero()) => 0,
             (true, true) => u32::MAX,
