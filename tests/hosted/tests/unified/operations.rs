@@ -417,11 +417,11 @@ impl Call<'_> {
             || further.max_await_time.is_some();
         let mode = self.arguments.get_str("timeoutMode");
         further.timeout_mode = match mode {
-            Ok("iteration") => TimeoutMode::Iteration,
-            Ok("cursorLifetime") => TimeoutMode::CursorLifetime,
+            Ok("iteration") => Some(TimeoutMode::Iteration),
+            Ok("cursorLifetime") => Some(TimeoutMode::CursorLifetime),
             Ok(other) => return Err(Stop::Fault(format!("unknown mode {other}"))),
-            Err(_) if is_limited && !is_tailable => TimeoutMode::CursorLifetime,
-            Err(_) => TimeoutMode::Iteration,
+            Err(_) if is_limited && !is_tailable => Some(TimeoutMode::CursorLifetime),
+            Err(_) => None,
         };
         Ok((self.options(kind)?, further))
     }
