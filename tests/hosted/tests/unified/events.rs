@@ -101,13 +101,6 @@ impl Watched {
         started.map(|(name, document)| Ok((name, document?))).collect()
     }
 
-    /// Whether an event of these names was emitted from this event on.
-    pub(crate) fn has_since(&self, index: usize, names: &[&str]) -> Result<bool, String> {
-        self.drain()?;
-        let seen = self.seen.borrow();
-        Ok(seen[index..].iter().any(|event| names.contains(&name_of(event).as_str())))
-    }
-
     /// The number of events that match a pattern, whether they are observed or not.
     pub(crate) fn matching(&self, pattern: &Document, entities: &dyn Entities) -> Result<usize, String> {
         self.drain()?;

@@ -9,17 +9,19 @@ use alloc::rc::Rc;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use core::time::Duration;
+use poolhouse_smol::poolhouse_core::selection::ReadPreferenceOptions;
 use poolhouse_smol::{
     CommandOptions, Cursor, CursorOptions, DriverInfo, Error, ReadMode, ReadPreference, TimeoutMode,
     TransactionOptions, W, WriteConcern,
 };
-use smol::future::{self, FutureExt as _};
 
 /// What a command does, which decides on its concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
     Write,
+    /// An aggregation that stores its documents: a read and a write.
+    Output,
     /// A read without a read concern.
     List,
     /// As the test has it.
@@ -59,15 +61,25 @@ pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Unsupported(what.into()))
 }
 
-fn millis(value: &Bson) -> Option<Duration> {
+pub(crate) fn millis(value: &Bson) -> Option<Duration> {
     u64::try_from(integer(value)?).ok().map(Duration::from_millis)
 }
 
-fn mode_of(preference: &Document) -> Result<ReadMode, Stop> {
-    if let Some(other) = preference.keys().find(|name| *name != "mode") {
-        return unsupported(format!("{other} of a read preference"));
+fn preference_of(preference: &Document) -> Result<ReadPreference<'static>, Stop> {
+    let mut options = ReadPreferenceOptions::default();
+    for (name, value) in preference {
+        match name.as_str() {
+            "mode" => options.mode = mode_of(value.as_str().unwrap_or_default())?,
+            "maxStalenessSeconds" => {
+                options.max_staleness_seconds = integer(value).and_then(|seconds| u64::try_from(seconds).ok());
+            }
+            other => return unsupported(format!("{other} of a read preference")),
+        }
     }
-    let mode = text(preference, "mode")?;
+    options.validate().map_err(|error| Stop::Fault(format!("{preference}: {error}")))
+}
+
+fn mode_of(mode: &str) -> Result<ReadMode, Stop> {
     let modes = [
         ("primary", ReadMode::Primary),
         ("primarypreferred", ReadMode::PrimaryPreferred),
@@ -141,7 +153,7 @@ impl Run {
             let _ = cursor.close().await;
             return Ok(None);
         }
-        let result = if name == "iterateOnce" { self.iterate_once(&mut cursor).await } else { cursor.try_next().await };
+        let result = if name == "iterateOnce" { cursor.next_if_any().await } else { cursor.try_next().await };
         self.cursors.borrow_mut().insert(id.to_owned(), cursor);
         match result? {
             Some(document) => Ok(Some(Bson::Document(document))),
@@ -150,33 +162,14 @@ impl Run {
         }
     }
 
-    /// Requests at most one batch: no public function returns after an empty one, so the future is
-    /// dropped after the reply.
-    async fn iterate_once(&self, cursor: &mut Cursor) -> Result<Option<Document>, Error> {
-        let clients = self.all_clients();
-        let before: Vec<_> = clients.iter().map(|client| client.count().unwrap_or_default()).collect();
-        let replied = async {
-            let ends = ["commandSucceededEvent", "commandFailedEvent"];
-            while !clients.iter().zip(&before).any(|(client, from)| client.has_since(*from, &ends).unwrap_or(true)) {
-                future::yield_now().await;
-            }
-            // The document of the batch, if it has one, is returned now.
-            for _ in 0..3 {
-                future::yield_now().await;
-            }
-            Ok(None)
-        };
-        cursor.try_next().or(replied).await
-    }
-
     async fn on_session(
         self: &Rc<Self>,
         name: &str,
         arguments: &Document,
         session: InSession<'_>,
     ) -> Result<Option<Bson>, Stop> {
-        if arguments.contains_key("timeoutMS") {
-            return unsupported(format!("the time limit of {name}"));
+        if arguments.contains_key("timeoutMS") && name != "withTransaction" {
+            return unsupported(format!("a time limit of {name} that is not that of the transaction"));
         }
         match name {
             "startTransaction" => {
@@ -198,7 +191,10 @@ impl Run {
                 };
                 session.session.with_transaction(options, work).await.map_err(|fault| fault.0)?;
             }
-            "getSnapshotTime" => return unsupported("the snapshot time of a session"),
+            "getSnapshotTime" => match session.session.snapshot_time() {
+                Some(time) => return Ok(Some(Bson::Timestamp(time))),
+                None => return Err(Stop::Refused("the session has no snapshot time".to_owned())),
+            },
             other => return unsupported(format!("operation {other} of a session")),
         }
         Ok(None)
@@ -216,6 +212,7 @@ impl Run {
                 }
                 ("writeConcern", Bson::Document(concern)) => options.write_concern = Some(write_concern(concern)?),
                 ("maxCommitTimeMS", time) => options.max_commit_time = millis(time),
+                ("timeoutMS", time) => options.timeout = millis(time),
                 ("readPreference", Bson::Document(preference)) => {
                     self.preferences.borrow_mut().insert(id.to_owned(), preference.clone());
                 }
@@ -313,14 +310,14 @@ impl Call<'_> {
             return Ok(());
         }
         let client = &self.watched.options;
-        if kind == Kind::Read {
+        if matches!(kind, Kind::Read | Kind::Output) {
             let level = || client.get_str("readConcernLevel").ok().map(|level| doc! { "level": level });
             let own = self.target.options.get_document("readConcern").ok().cloned();
             if let Some(concern) = own.or_else(level).filter(|concern| !concern.is_empty()) {
                 command.insert("readConcern", concern);
             }
         }
-        if kind == Kind::Write {
+        if matches!(kind, Kind::Write | Kind::Output) {
             let mut concern = Document::new();
             for (option, field) in
                 [("w", "w"), ("journal", "j"), ("wTimeoutMS", "wtimeout"), ("wtimeoutMS", "wtimeout")]
@@ -350,23 +347,22 @@ impl Call<'_> {
         options.timeout =
             self.arguments.get("timeoutMS").or_else(|| self.target.options.get("timeoutMS")).and_then(millis);
         options.retry = kind != Kind::Plain;
+        // Members before 5.0 store documents on the primary only.
+        let reads = kind == Kind::Read || kind == Kind::Output && self.run.deployment.version.as_slice() >= &[5];
+        let own = |of: &Document| of.get_document("readPreference").ok().map(preference_of).transpose();
         let mut preference = None;
         if let Some(session) = self.session.as_ref().filter(|it| it.session.in_transaction()) {
-            let of_transaction = self.run.preferences.borrow().get(session.id).map(mode_of).transpose()?;
-            preference = of_transaction.filter(|_| kind == Kind::Read);
-        } else if matches!(kind, Kind::Read | Kind::Plain) {
-            let own = |of: &Document| of.get_document("readPreference").ok().map(mode_of).transpose();
+            let preferences = self.run.preferences.borrow();
+            preference = preferences.get(session.id).filter(|_| reads).map(preference_of).transpose()?;
+        } else if reads {
+            preference = own(self.arguments)?.map_or_else(|| own(&self.target.options), |it| Ok(Some(it)))?;
+        } else if kind == Kind::Plain {
             preference = own(self.arguments)?;
-            if preference.is_none() && kind == Kind::Read {
-                preference = own(&self.target.options)?;
-            }
         }
-        if kind == Kind::Read && preference.is_none() {
-            if let Ok(mode) = self.watched.options.get_str("readPreference") {
-                preference = Some(mode_of(&doc! { "mode": mode })?);
-            }
+        if let (true, None, Ok(mode)) = (reads, preference, self.watched.options.get_str("readPreference")) {
+            preference = Some(preference_of(&doc! { "mode": mode })?);
         }
-        options.read_preference = preference.filter(|mode| *mode != ReadMode::Primary).map(ReadPreference::of);
+        options.read_preference = preference.filter(|it| it.options().mode != ReadMode::Primary);
         Ok(options)
     }
 
@@ -483,13 +479,7 @@ impl Call<'_> {
             cursor.insert("batchSize", size.clone());
         }
         command.insert("cursor", cursor);
-        if writes {
-            let level = self.target.options.get_document("readConcern").ok().cloned();
-            if let Some(concern) = level.filter(|_| !self.is_in_transaction()) {
-                command.insert("readConcern", concern);
-            }
-        }
-        Ok((command, if writes { Kind::Write } else { Kind::Read }))
+        Ok((command, if writes { Kind::Output } else { Kind::Read }))
     }
 
     fn change_stream(&mut self) -> Result<Document, Stop> {

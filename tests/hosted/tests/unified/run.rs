@@ -6,6 +6,7 @@ use crate::deployment::{Deployment, Topology};
 use crate::error::{self, Stop};
 use crate::events::Watched;
 use crate::matching::{self, Entities, integer};
+use crate::operations;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -213,10 +214,6 @@ impl Run {
         self.clients.borrow().get(id).cloned().ok_or_else(|| Stop::Fault(format!("no client {id}")))
     }
 
-    pub(crate) fn all_clients(&self) -> Vec<Rc<Watched>> {
-        self.clients.borrow().values().cloned().collect()
-    }
-
     pub(crate) fn target(&self, id: &str) -> Result<Target, Stop> {
         if let Some(target) = self.targets.borrow().get(id) {
             return Ok(target.clone());
@@ -327,6 +324,12 @@ impl Run {
                 "causalConsistency" => options.causal_consistency = value.as_bool().unwrap_or(true),
                 "snapshot" => options.snapshot = value.as_bool().unwrap_or(false),
                 "defaultTransactionOptions" => transaction = value.as_document().cloned().unwrap_or_default(),
+                "defaultTimeoutMS" => options.default_timeout = operations::millis(value),
+                "snapshotTime" => {
+                    let stored = value.as_str().and_then(|id| self.value(id));
+                    let time = stored.and_then(|time| time.as_timestamp()).ok_or("no snapshot time".to_owned())?;
+                    options.snapshot_time = Some(time);
+                }
                 other => return Err(Stop::Unsupported(format!("option {other} of a session"))),
             }
         }
