@@ -9,6 +9,7 @@ use alloc::rc::Rc;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use core::time::Duration;
+use poolhouse_smol::poolhouse_core::selection::ReadPreferenceOptions;
 use poolhouse_smol::{
     CommandOptions, Cursor, CursorOptions, DriverInfo, Error, ReadMode, ReadPreference, TimeoutMode,
     TransactionOptions, W, WriteConcern,
@@ -20,6 +21,8 @@ use smol::future::{self, FutureExt as _};
 pub(crate) enum Kind {
     Read,
     Write,
+    /// An aggregation that stores its documents: a read and a write.
+    Output,
     /// A read without a read concern.
     List,
     /// As the test has it.
@@ -63,11 +66,21 @@ fn millis(value: &Bson) -> Option<Duration> {
     u64::try_from(integer(value)?).ok().map(Duration::from_millis)
 }
 
-fn mode_of(preference: &Document) -> Result<ReadMode, Stop> {
-    if let Some(other) = preference.keys().find(|name| *name != "mode") {
-        return unsupported(format!("{other} of a read preference"));
+fn preference_of(preference: &Document) -> Result<ReadPreference<'static>, Stop> {
+    let mut options = ReadPreferenceOptions::default();
+    for (name, value) in preference {
+        match name.as_str() {
+            "mode" => options.mode = mode_of(value.as_str().unwrap_or_default())?,
+            "maxStalenessSeconds" => {
+                options.max_staleness_seconds = integer(value).and_then(|seconds| u64::try_from(seconds).ok());
+            }
+            other => return unsupported(format!("{other} of a read preference")),
+        }
     }
-    let mode = text(preference, "mode")?;
+    options.validate().map_err(|error| Stop::Fault(format!("{preference}: {error}")))
+}
+
+fn mode_of(mode: &str) -> Result<ReadMode, Stop> {
     let modes = [
         ("primary", ReadMode::Primary),
         ("primarypreferred", ReadMode::PrimaryPreferred),
@@ -313,14 +326,14 @@ impl Call<'_> {
             return Ok(());
         }
         let client = &self.watched.options;
-        if kind == Kind::Read {
+        if matches!(kind, Kind::Read | Kind::Output) {
             let level = || client.get_str("readConcernLevel").ok().map(|level| doc! { "level": level });
             let own = self.target.options.get_document("readConcern").ok().cloned();
             if let Some(concern) = own.or_else(level).filter(|concern| !concern.is_empty()) {
                 command.insert("readConcern", concern);
             }
         }
-        if kind == Kind::Write {
+        if matches!(kind, Kind::Write | Kind::Output) {
             let mut concern = Document::new();
             for (option, field) in
                 [("w", "w"), ("journal", "j"), ("wTimeoutMS", "wtimeout"), ("wtimeoutMS", "wtimeout")]
@@ -350,23 +363,22 @@ impl Call<'_> {
         options.timeout =
             self.arguments.get("timeoutMS").or_else(|| self.target.options.get("timeoutMS")).and_then(millis);
         options.retry = kind != Kind::Plain;
+        // Members before 5.0 store documents on the primary only.
+        let reads = kind == Kind::Read || kind == Kind::Output && self.run.deployment.version.as_slice() >= &[5];
+        let own = |of: &Document| of.get_document("readPreference").ok().map(preference_of).transpose();
         let mut preference = None;
         if let Some(session) = self.session.as_ref().filter(|it| it.session.in_transaction()) {
-            let of_transaction = self.run.preferences.borrow().get(session.id).map(mode_of).transpose()?;
-            preference = of_transaction.filter(|_| kind == Kind::Read);
-        } else if matches!(kind, Kind::Read | Kind::Plain) {
-            let own = |of: &Document| of.get_document("readPreference").ok().map(mode_of).transpose();
+            let preferences = self.run.preferences.borrow();
+            preference = preferences.get(session.id).filter(|_| reads).map(preference_of).transpose()?;
+        } else if reads {
+            preference = own(self.arguments)?.map_or_else(|| own(&self.target.options), |it| Ok(Some(it)))?;
+        } else if kind == Kind::Plain {
             preference = own(self.arguments)?;
-            if preference.is_none() && kind == Kind::Read {
-                preference = own(&self.target.options)?;
-            }
         }
-        if kind == Kind::Read && preference.is_none() {
-            if let Ok(mode) = self.watched.options.get_str("readPreference") {
-                preference = Some(mode_of(&doc! { "mode": mode })?);
-            }
+        if let (true, None, Ok(mode)) = (reads, preference, self.watched.options.get_str("readPreference")) {
+            preference = Some(preference_of(&doc! { "mode": mode })?);
         }
-        options.read_preference = preference.filter(|mode| *mode != ReadMode::Primary).map(ReadPreference::of);
+        options.read_preference = preference.filter(|it| it.options().mode != ReadMode::Primary);
         Ok(options)
     }
 
@@ -483,13 +495,7 @@ impl Call<'_> {
             cursor.insert("batchSize", size.clone());
         }
         command.insert("cursor", cursor);
-        if writes {
-            let level = self.target.options.get_document("readConcern").ok().cloned();
-            if let Some(concern) = level.filter(|_| !self.is_in_transaction()) {
-                command.insert("readConcern", concern);
-            }
-        }
-        Ok((command, if writes { Kind::Write } else { Kind::Read }))
+        Ok((command, if writes { Kind::Output } else { Kind::Read }))
     }
 
     fn change_stream(&mut self) -> Result<Document, Stop> {
