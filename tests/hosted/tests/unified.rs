@@ -311,7 +311,7 @@ fn known() -> Result<Vec<Known>, String> {
 impl Known {
     fn is(&self, test: &Test, topology: Topology) -> bool {
         self.file == format!("{}/{}", test.folder, test.file)
-            && self.test.as_ref().is_none_or(|name| test.description.contains(name.as_str()))
+            && self.test.as_ref().is_none_or(|name| test.description == *name)
             && self.on.as_ref().is_none_or(|on| on == topology.name())
     }
 }
