@@ -14,9 +14,8 @@ use poolhouse_smol::{
     CommandOptions, Cursor, CursorOptions, DriverInfo, Error, ReadMode, ReadPreference, TimeoutMode,
     TransactionOptions, W, WriteConcern,
 };
-use smol::future::{self, FutureExt as _};
 
-/// What a command does, which decides on its concerns.
+/// Whether a command reads or writes. Its concerns depend on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
@@ -144,6 +143,9 @@ impl Run {
     }
 
     async fn on_cursor(&self, name: &str, id: &str, arguments: &Document) -> Result<Option<Bson>, Stop> {
+        if name == "iterateOnce" {
+            return unsupported("a next document that does not wait for a second batch");
+        }
         let taken = self.cursors.borrow_mut().remove(id);
         let mut cursor = taken.ok_or_else(|| Stop::Fault(format!("no cursor {id}")))?;
         if name == "close" {
@@ -154,32 +156,12 @@ impl Run {
             let _ = cursor.close().await;
             return Ok(None);
         }
-        let result = if name == "iterateOnce" { self.iterate_once(&mut cursor).await } else { cursor.try_next().await };
+        let result = cursor.try_next().await;
         self.cursors.borrow_mut().insert(id.to_owned(), cursor);
         match result? {
             Some(document) => Ok(Some(Bson::Document(document))),
-            None if name == "iterateOnce" => Ok(None),
             None => Err(Stop::Fault("the cursor has ended".to_owned())),
         }
-    }
-
-    /// Requests at most one batch: no public function returns after an empty one, so the future is
-    /// dropped after the reply.
-    async fn iterate_once(&self, cursor: &mut Cursor) -> Result<Option<Document>, Error> {
-        let clients = self.all_clients();
-        let before: Vec<_> = clients.iter().map(|client| client.count().unwrap_or_default()).collect();
-        let replied = async {
-            let ends = ["commandSucceededEvent", "commandFailedEvent"];
-            while !clients.iter().zip(&before).any(|(client, from)| client.has_since(*from, &ends).unwrap_or(true)) {
-                future::yield_now().await;
-            }
-            // The document of the batch, if it has one, is returned now.
-            for _ in 0..3 {
-                future::yield_now().await;
-            }
-            Ok(None)
-        };
-        cursor.try_next().or(replied).await
     }
 
     async fn on_session(

@@ -1,6 +1,6 @@
 //! Runs one test on a deployment.
 //!
-//! A test goes on after a difference, so that one fault does not hide another.
+//! A difference does not end a test: later ones are reported, too.
 
 use crate::deployment::{Deployment, Topology};
 use crate::error::{self, Stop};
@@ -40,7 +40,7 @@ pub(crate) enum Verdict {
     /// Not run, because of the servers or the file.
     Skipped(String),
     Passed,
-    /// It passed, but for assertions on what no public function shows.
+    /// It passed, except for assertions that no public function can check.
     Partial(String),
     /// It needs an API that is missing, or the runner does not know it.
     Unsupported(String),
@@ -211,10 +211,6 @@ impl Run {
 
     pub(crate) fn client(&self, id: &str) -> Result<Rc<Watched>, Stop> {
         self.clients.borrow().get(id).cloned().ok_or_else(|| Stop::Fault(format!("no client {id}")))
-    }
-
-    pub(crate) fn all_clients(&self) -> Vec<Rc<Watched>> {
-        self.clients.borrow().values().cloned().collect()
     }
 
     pub(crate) fn target(&self, id: &str) -> Result<Target, Stop> {
