@@ -313,7 +313,7 @@ impl<M: Memory> Pool<M> {
 
     #[inline]
     pub(super) fn wants_population(&self) -> bool {
-        // Most pools have no minimum, and most others have it: these conditions come first.
+        // Most pools have no minimum or have reached it, so this is checked first.
         let goal = self.population_goal();
         goal > 0 && self.counts().total() < goal && self.state == PoolState::Ready && self.background == NIL
     }

@@ -15,7 +15,7 @@ use poolhouse_smol::{
     TransactionOptions, W, WriteConcern,
 };
 
-/// What a command does, which decides on its concerns.
+/// Whether a command reads or writes. Its concerns depend on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,

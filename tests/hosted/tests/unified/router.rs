@@ -66,7 +66,7 @@ impl Router {
                 let turn = next.fetch_add(1, Ordering::Relaxed);
                 let service = (!services.is_empty()).then(|| services[turn % services.len()]);
                 let Ok(client) = client else { continue };
-                // A client whose server cannot be reached sees its connection closed.
+                // If the server cannot be reached, the connection is closed.
                 let _ = relay(&client, server, service);
             }
         });
@@ -86,7 +86,7 @@ impl Drop for Router {
     }
 }
 
-/// The ids of requests in transactions, whose replies are outstanding.
+/// The ids of requests in transactions that have no reply yet.
 type InTransaction = Arc<Mutex<HashSet<i32>>>;
 
 fn relay(client: &TcpStream, server: SocketAddr, service: Option<ObjectId>) -> io::Result<()> {

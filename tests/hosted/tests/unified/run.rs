@@ -1,6 +1,6 @@
 //! Runs one test on a deployment.
 //!
-//! A test goes on after a difference, so that one fault does not hide another.
+//! A difference does not end a test: later ones are reported, too.
 
 use crate::deployment::{Deployment, Topology};
 use crate::error::{self, Stop};
@@ -41,7 +41,7 @@ pub(crate) enum Verdict {
     /// Not run, because of the servers or the file.
     Skipped(String),
     Passed,
-    /// It passed, but for assertions on what no public function shows.
+    /// It passed, except for assertions that no public function can check.
     Partial(String),
     /// It needs an API that is missing, or the runner does not know it.
     Unsupported(String),
