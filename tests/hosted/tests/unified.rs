@@ -75,6 +75,8 @@ struct Known {
     test: String,
     on: Option<String>,
     because: String,
+    /// A part of the difference.
+    error: String,
     /// It also passes at times.
     is_unsteady: bool,
 }
@@ -204,7 +206,9 @@ fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, known: &Arc<V
             note(&verdicts, &key, verdict.clone());
             let known = known.iter().find(|known| known.is(&test, topology));
             match (verdict, known) {
-                (Verdict::Failed(_), Some(known)) => Ok(Completion::ignored_with(format!("fails: {}", known.because))),
+                (Verdict::Failed(error), Some(known)) if error.contains(&known.error) => {
+                    Ok(Completion::ignored_with(format!("fails: {}", known.because)))
+                }
                 (Verdict::Passed | Verdict::Partial(_), Some(known)) if !known.is_unsteady => {
                     Err(Failed::from("it passes, but unified.json says that it fails"))
                 }
@@ -212,7 +216,7 @@ fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, known: &Arc<V
                 (Verdict::Partial(what), _) => Ok(Completion::ignored_with(format!("passed, but for {what}"))),
                 (Verdict::Unsupported(what), _) => Ok(Completion::ignored_with(format!("unsupported: {what}"))),
                 (Verdict::Skipped(why), _) => Ok(Completion::ignored_with(why)),
-                (Verdict::Failed(error), None) => Err(Failed::from(error)),
+                (Verdict::Failed(error), _) => Err(Failed::from(error)),
             }
         }));
     }
@@ -259,7 +263,14 @@ impl Test {
                 return Verdict::Skipped(reasons.join("; "));
             }
         }
-        run::test(&self.document, self.document(), deployment)
+        run::test(&self.document, self.document(), self.has_user(), deployment)
+    }
+
+    /// Whether file or test require that clients authenticate.
+    fn has_user(&self) -> bool {
+        let parts = [&*self.document, self.document()];
+        let mut requirements = parts.into_iter().flat_map(|part| run::documents(part, "runOnRequirements"));
+        requirements.any(|requirement| requirement.get_bool("auth").unwrap_or(false))
     }
 }
 
@@ -287,7 +298,8 @@ fn unmet(requirement: &Document, deployment: &Deployment) -> Option<String> {
                 .filter_map(Bson::as_str)
                 .any(|name| deployment.topology().is_named(name)),
             "serverless" => text != "require",
-            "auth" => value.as_bool() == Some(false),
+            // Every deployment has a user, whom clients name if a test requires it.
+            "auth" => true,
             "csfle" => value.as_bool() == Some(false),
             "serverParameters" => value.as_document().is_some_and(|wanted| deployment.has_parameters(wanted)),
             _ => false,
@@ -311,6 +323,7 @@ fn known() -> Result<Vec<Known>, String> {
             test: need("test")?,
             on: text("on"),
             because: need("because")?,
+            error: need("error")?,
             is_unsteady: entry.get_bool("unsteady").unwrap_or(false),
         })
     };

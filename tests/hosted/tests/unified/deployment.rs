@@ -38,6 +38,9 @@ impl Topology {
     }
 }
 
+/// The user of every deployment, in a connection string. The servers accept clients without a user, too.
+pub(crate) const USER: &str = "ada:pencil@";
+
 /// Running servers. One test at a time uses them, because fail points are global to a server.
 #[derive(Debug)]
 pub(crate) struct Deployment {
@@ -83,6 +86,10 @@ impl Deployment {
         for services in starts {
             deployment.routers.push(Router::start(address, services).map_err(|error| failed(&error))?);
         }
+        let user = doc! {
+            "createUser": "ada", "pwd": "pencil", "roles": ["root"], "writeConcern": deployment.everywhere(),
+        };
+        deployment.run("admin", user)?;
         let info = deployment.run("admin", doc! { "buildInfo": 1 })?;
         let version = info.get_array("versionArray").map_err(|error| failed(&error))?;
         deployment.version = version.iter().filter_map(matching::integer).take(3).collect();
@@ -137,6 +144,11 @@ impl Deployment {
             (_, Servers::Set(set)) => set.uri(),
             (_, Servers::One(server)) => server.uri() + "/?",
         }
+    }
+
+    /// Takes the commands that the relays have seen.
+    pub(crate) fn take_sent(&self) -> Vec<(i32, Document)> {
+        self.routers.iter().flat_map(Router::take_sent).collect()
     }
 
     /// The connection string of the server that accepts writes.

@@ -41,6 +41,13 @@ impl fmt::Display for Stop {
     }
 }
 
+/// Whether a change stream goes on after an error of its cursor: one of the network, CursorNotFound, or one
+/// with the label.
+pub(crate) fn is_resumable(error: &Error) -> bool {
+    let is_of_network = matches!(error, Error::Operation(..)) && !error.is_timeout();
+    is_of_network || error.code() == Some(43) || error.has_label("ResumableChangeStreamError")
+}
+
 /// The reply of the server.
 fn reply(error: &Error) -> Option<&Document> {
     match error {

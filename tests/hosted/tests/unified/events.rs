@@ -90,6 +90,22 @@ impl Watched {
         started.map(|(name, document)| Ok((name, document?))).collect()
     }
 
+    /// The commands that were started: the id of the request, the name, and the command, empty if it is
+    /// sensitive.
+    pub(crate) fn started(&self) -> Vec<(i32, String, Document)> {
+        // A loss of events is a difference elsewhere.
+        let _: Result<(), String> = self.drain();
+        let seen = self.seen.borrow();
+        let started = seen.iter().filter_map(|event| match event {
+            Event::Command(event) if event.get().event_name() == "CommandStarted" => {
+                let started = event.get();
+                Some((started.request_id, started.name.to_owned(), document(event).unwrap_or_default()))
+            }
+            _ => None,
+        });
+        started.collect()
+    }
+
     /// The number of events that match a pattern, whether they are observed or not.
     pub(crate) fn matching(&self, pattern: &Document, entities: &dyn Entities) -> Result<usize, String> {
         self.drain()?;

@@ -1,7 +1,7 @@
 //! The operations of tests, each as the command that its specification prescribes.
 
 use crate::bulk;
-use crate::error::Stop;
+use crate::error::{self, Stop};
 use crate::events::Watched;
 use crate::matching::integer;
 use crate::run::{InSession, Run, Target, documents, text};
@@ -135,6 +135,9 @@ impl Run {
             Outcome::Value(value) => Ok(value),
             Outcome::Cursor(cursor) => {
                 if let Ok(id) = operation.get_str("saveResultAsEntity") {
+                    if name == "createChangeStream" {
+                        self.change_streams.borrow_mut().insert(id.to_owned());
+                    }
                     self.cursors.borrow_mut().insert(id.to_owned(), *cursor);
                 }
                 Ok(None)
@@ -144,7 +147,12 @@ impl Run {
 
     async fn on_cursor(&self, name: &str, id: &str, arguments: &Document) -> Result<Option<Bson>, Stop> {
         let taken = self.cursors.borrow_mut().remove(id);
-        let mut cursor = taken.ok_or_else(|| Stop::Fault(format!("no cursor {id}")))?;
+        let is_change_stream = self.change_streams.borrow().contains(id);
+        let mut cursor = match taken {
+            Some(cursor) => cursor,
+            None if is_change_stream => return unsupported("a change stream that resumes"),
+            None => return Err(Stop::Fault(format!("no cursor {id}"))),
+        };
         if name == "close" {
             if arguments.contains_key("timeoutMS") {
                 return unsupported("the time limit of Cursor::close");
@@ -154,8 +162,12 @@ impl Run {
             return Ok(None);
         }
         let result = if name == "iterateOnce" { cursor.next_if_any().await } else { cursor.try_next().await };
+        if is_change_stream && result.as_ref().is_err_and(error::is_resumable) {
+            return unsupported("a change stream that resumes");
+        }
+        let result = result?;
         self.cursors.borrow_mut().insert(id.to_owned(), cursor);
-        match result? {
+        match result {
             Some(document) => Ok(Some(Bson::Document(document))),
             None if name == "iterateOnce" => Ok(None),
             None => Err(Stop::Fault("the cursor has ended".to_owned())),

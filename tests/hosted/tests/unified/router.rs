@@ -46,7 +46,11 @@ const OF_MEMBERS: [&str; 16] = [
 pub(crate) struct Router {
     address: SocketAddr,
     ends: Arc<AtomicBool>,
+    sent: Sent,
 }
+
+/// The commands that clients sent, with the ids of their requests.
+type Sent = Arc<Mutex<Vec<(i32, Document)>>>;
 
 impl Router {
     /// Starts a relay to `server`.
@@ -56,7 +60,8 @@ impl Router {
     pub(crate) fn start(server: SocketAddr, services: Vec<ObjectId>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let (address, ends) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
-        let is_ended = Arc::clone(&ends);
+        let (is_ended, sent) = (Arc::clone(&ends), Sent::default());
+        let commands = Arc::clone(&sent);
         thread::spawn(move || {
             let next = AtomicUsize::new(0);
             for client in listener.incoming() {
@@ -67,10 +72,15 @@ impl Router {
                 let service = (!services.is_empty()).then(|| services[turn % services.len()]);
                 let Ok(client) = client else { continue };
                 // If the server cannot be reached, the connection is closed.
-                let _ = relay(&client, server, service);
+                let _ = relay(&client, server, service, &commands);
             }
         });
-        Ok(Self { address, ends })
+        Ok(Self { address, ends, sent })
+    }
+
+    /// Takes the commands that clients have sent so far.
+    pub(crate) fn take_sent(&self) -> Vec<(i32, Document)> {
+        core::mem::take(&mut self.sent.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) const fn address(&self) -> SocketAddr {
@@ -89,13 +99,14 @@ impl Drop for Router {
 /// The ids of requests in transactions that have no reply yet.
 type InTransaction = Arc<Mutex<HashSet<i32>>>;
 
-fn relay(client: &TcpStream, server: SocketAddr, service: Option<ObjectId>) -> io::Result<()> {
+fn relay(client: &TcpStream, server: SocketAddr, service: Option<ObjectId>, sent: &Sent) -> io::Result<()> {
     let server = TcpStream::connect(server)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let in_transaction = InTransaction::default();
-    let (from, to, noted) = (client.try_clone()?, server.try_clone()?, Arc::clone(&in_transaction));
-    thread::spawn(move || carry(&from, &to, |frame| request(frame, &noted)));
+    let (from, to) = (client.try_clone()?, server.try_clone()?);
+    let (noted, sent) = (Arc::clone(&in_transaction), Arc::clone(sent));
+    thread::spawn(move || carry(&from, &to, |frame| request(frame, &noted, &sent)));
     let (from, to) = (server, client.try_clone()?);
     thread::spawn(move || carry(&from, &to, |frame| reply(frame, service, &in_transaction)));
     Ok(())
@@ -122,16 +133,17 @@ fn contains(frame: &[u8], name: &str) -> bool {
     frame.windows(name.len()).any(|part| part == name.as_bytes())
 }
 
-/// Removes what mongod does not know.
-fn request(frame: Vec<u8>, in_transaction: &InTransaction) -> Vec<u8> {
-    if contains(&frame, "autocommit") {
-        let mut ids = in_transaction.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.insert(wire::i32_at(&frame, 4));
+/// Notes a command, and removes what mongod does not know.
+fn request(frame: Vec<u8>, in_transaction: &InTransaction, sent: &Sent) -> Vec<u8> {
+    let Ok(mut message) = wire::decode(&frame) else { return frame };
+    let id = message.header.request_id;
+    if message.body.contains_key("autocommit") {
+        in_transaction.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
     }
+    sent.lock().unwrap_or_else(PoisonError::into_inner).push((id, message.body.clone()));
     if !contains(&frame, "loadBalanced") && !contains(&frame, "recoveryToken") {
         return frame;
     }
-    let Ok(mut message) = wire::decode(&frame) else { return frame };
     message.body.remove("loadBalanced");
     message.body.remove("recoveryToken");
     encoded(&message)

@@ -2,12 +2,12 @@
 //!
 //! A difference does not end a test: later ones are reported, too.
 
-use crate::deployment::{Deployment, Topology};
+use crate::deployment::{Deployment, Topology, USER};
 use crate::error::{self, Stop};
 use crate::events::Watched;
 use crate::matching::{self, Entities, integer};
 use crate::operations;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use bson::{Bson, Document, doc};
@@ -75,11 +75,15 @@ pub(crate) struct InSession<'s> {
 
 pub(crate) struct Run {
     pub(crate) deployment: Arc<Deployment>,
+    /// Whether clients authenticate.
+    has_user: bool,
     clients: RefCell<BTreeMap<String, Rc<Watched>>>,
     targets: RefCell<BTreeMap<String, Target>>,
     pub(crate) sessions: RefCell<BTreeMap<String, Session>>,
     lsids: RefCell<BTreeMap<String, Document>>,
     pub(crate) cursors: RefCell<BTreeMap<String, Cursor>>,
+    /// The cursors that are change streams.
+    pub(crate) change_streams: RefCell<BTreeSet<String>>,
     values: RefCell<BTreeMap<String, Bson>>,
     topologies: RefCell<BTreeMap<String, OwnedTopologyDescription>>,
     threads: RefCell<BTreeMap<String, Vec<Task<()>>>>,
@@ -101,15 +105,17 @@ impl Entities for Run {
 }
 
 /// Runs a test of a file.
-pub(crate) fn test(file: &Document, test: &Document, deployment: Arc<Deployment>) -> Verdict {
+pub(crate) fn test(file: &Document, test: &Document, has_user: bool, deployment: Arc<Deployment>) -> Verdict {
     let executor = Rc::new(LocalExecutor::new());
     let run = Rc::new(Run {
         deployment,
+        has_user,
         clients: RefCell::default(),
         targets: RefCell::default(),
         sessions: RefCell::default(),
         lsids: RefCell::default(),
         cursors: RefCell::default(),
+        change_streams: RefCell::default(),
         values: RefCell::default(),
         topologies: RefCell::default(),
         threads: RefCell::default(),
@@ -151,6 +157,7 @@ pub(crate) fn text<'d>(of: &'d Document, name: &str) -> Result<&'d str, Stop> {
 impl Run {
     async fn test(self: &Rc<Self>, file: &Document, test: &Document) -> Result<(), Stop> {
         self.deployment.clean()?;
+        drop(self.deployment.take_sent());
         for (database, collection) in collections(file) {
             self.deployment.remove(database, collection)?;
         }
@@ -203,6 +210,23 @@ impl Run {
         let clients = self.clients.take();
         for watched in clients.values() {
             watched.client.close().await;
+        }
+        self.compare_sent(&clients);
+    }
+
+    /// Compares the commands that the relays saw with the events.
+    fn compare_sent(&self, clients: &BTreeMap<String, Rc<Watched>>) {
+        let mut events: Vec<_> = clients.values().flat_map(|watched| watched.started()).collect();
+        for (id, command) in self.deployment.take_sent() {
+            let name = command.keys().next().cloned().unwrap_or_default();
+            let is_it = |(of, found, document): &(i32, String, Document)| {
+                *of == id && *found == name && (*document == command || document.is_empty())
+            };
+            match events.iter().position(is_it) {
+                Some(index) => drop(events.swap_remove(index)),
+                None if is_handshake(&name) => {}
+                None => self.differs(format!("no event has the command that was sent: {command}")),
+            }
         }
     }
 
@@ -283,6 +307,9 @@ impl Run {
         } else {
             self.deployment.uri(entity.get_bool("useMultipleMongoses").unwrap_or(true))
         };
+        if self.has_user {
+            uri = uri.replacen("://", &format!("://{USER}"), 1);
+        }
         for (name, value) in &given {
             if name == "loadBalanced" && self.deployment.topology() == Topology::LoadBalanced {
                 continue;
@@ -602,6 +629,11 @@ impl Run {
         let cursor = reply.get_document("cursor").map_err(|error| error.to_string())?;
         Ok(documents(cursor, "firstBatch").any(is_it))
     }
+}
+
+/// Whether a command belongs to a handshake or a heartbeat, which have no events of commands.
+fn is_handshake(name: &str) -> bool {
+    ["hello", "isMaster", "ismaster", "saslStart", "saslContinue"].contains(&name)
 }
 
 /// The collections of a file that have no initial data: another test may have left documents there.
