@@ -51,10 +51,10 @@ use std::sync::{Mutex, PoisonError};
 const VERSION_MAX: (u32, u32) = (1, 29);
 
 /// How many tests run at once. Most of them wait.
-const THREADS: usize = 16;
+const THREADS: usize = 64;
 
 /// How many deployments of each kind there are.
-const DEPLOYMENTS: usize = 4;
+const DEPLOYMENTS: usize = 8;
 
 /// The reason why a folder of official files is not run.
 const LEFT_OUT: [(&str, &str); 3] = [
