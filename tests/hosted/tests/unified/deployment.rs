@@ -5,7 +5,12 @@ use crate::router::Router;
 use alloc::sync::Arc;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
+use core::net::SocketAddr;
 use core::time::Duration;
+use poolhouse_tests::fake::balancer::FakeBalancer;
+use poolhouse_tests::fake::mongoses::FakeMongoses;
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+use poolhouse_tests::fake::{BlockingClient, FakeOptions, FakeServer};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -56,9 +61,47 @@ pub(crate) struct Deployment {
 enum Servers {
     One(Box<Mongod>),
     Set(MongodReplicaSet),
+    Fake(FakeServer),
+    FakeSet(Box<FakeReplicaSet>),
+    FakeRouters(FakeMongoses),
+    FakeBalancer(FakeBalancer),
 }
 
 impl Deployment {
+    /// Starts fake servers, for one test.
+    pub(crate) fn start_fake(topology: Topology) -> Result<Self, String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let servers = match topology {
+            Topology::Single => Servers::Fake(FakeServer::start(FakeOptions::default()).map_err(failed)?),
+            Topology::ReplicaSet => {
+                let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3).by_hand()).map_err(failed)?;
+                Servers::FakeSet(Box::new(set))
+            }
+            Topology::Sharded => Servers::FakeRouters(FakeMongoses::start(2).map_err(failed)?),
+            Topology::LoadBalanced => Servers::FakeBalancer(FakeBalancer::start(1).map_err(failed)?),
+        };
+        let deployment = Self { topology, servers, routers: Vec::new(), version: vec![6, 0, 0] };
+        if topology != Topology::Single {
+            for server in deployment.fakes() {
+                server.update_state(|state| state.cluster_time = Some((50, 1)));
+            }
+        }
+        Ok(deployment)
+    }
+
+    pub(crate) const fn is_fake(&self) -> bool {
+        !matches!(self.servers, Servers::One(_) | Servers::Set(_))
+    }
+
+    fn fakes(&self) -> Vec<Arc<FakeServer>> {
+        match &self.servers {
+            Servers::FakeSet(set) => (0..set.servers_count()).map(|member| set.server(member)).collect(),
+            Servers::FakeRouters(routers) => routers.servers().to_vec(),
+            Servers::FakeBalancer(balancer) => balancer.backends().to_vec(),
+            Servers::One(_) | Servers::Set(_) | Servers::Fake(_) => Vec::new(),
+        }
+    }
+
     pub(crate) fn start(topology: Topology) -> Result<Self, String> {
         let failed = |error: &dyn core::fmt::Display| error.to_string();
         let members = if topology == Topology::ReplicaSet { 3 } else { 1 };
@@ -104,13 +147,24 @@ impl Deployment {
         match &self.servers {
             Servers::One(server) => Ok(server),
             Servers::Set(set) => Ok(set.member(set.wait_for_primary(SETTLING).map_err(|error| error.to_string())?)),
+            _ => Err("the servers are fake".to_owned()),
         }
+    }
+
+    /// The address of the fake server that accepts writes.
+    fn fake_primary(&self) -> Result<SocketAddr, String> {
+        Ok(match &self.servers {
+            Servers::Fake(server) => server.address(),
+            Servers::FakeSet(set) => set.address(set.primary().ok_or("no primary")?),
+            _ => self.fakes().first().ok_or("no fake server")?.address(),
+        })
     }
 
     fn members(&self) -> Vec<&Mongod> {
         match &self.servers {
             Servers::One(server) => vec![server],
             Servers::Set(set) => (0..set.members_count()).map(|member| set.member(member)).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -124,14 +178,28 @@ impl Deployment {
 
     /// Runs a command of the runner on the server that accepts writes.
     pub(crate) fn run(&self, database: &str, command: Document) -> Result<Document, String> {
-        let reply = self.primary()?.run_command_on(database, command.clone());
-        reply.map_err(|error| format!("the runner: {error}: {command}"))
+        if !self.is_fake() {
+            let reply = self.primary()?.run_command_on(database, command.clone());
+            return reply.map_err(|error| format!("the runner: {error}: {command}"));
+        }
+        let failed = |error| format!("the runner: {error}: {command}");
+        let mut client = BlockingClient::connect(self.fake_primary()?, SETTLING).map_err(failed)?;
+        let reply = client.run(database, command.clone()).map_err(failed)?;
+        if reply.get_f64("ok").is_ok_and(|ok| ok > 0.0) { Ok(reply) } else { Err(format!("the runner: {reply}")) }
     }
 
     /// The connection string. The number of routers or services matters to sharded and load-balanced
     /// deployments only.
     pub(crate) fn uri(&self, with_all_routers: bool) -> String {
         match (self.topology, &self.servers) {
+            (_, Servers::Fake(server)) => format!("mongodb://{}/?", server.address()),
+            (_, Servers::FakeSet(set)) => set.uri(),
+            (_, Servers::FakeBalancer(balancer)) => balancer.uri(),
+            (_, Servers::FakeRouters(routers)) => {
+                let count = if with_all_routers { 2 } else { 1 };
+                let routers: Vec<_> = routers.servers()[..count].iter().map(|it| it.address().to_string()).collect();
+                format!("mongodb://{}/?", routers.join(","))
+            }
             (Topology::Sharded, _) => {
                 let count = if with_all_routers { 2 } else { 1 };
                 let routers: Vec<_> = self.routers.iter().take(count).map(|it| it.address().to_string()).collect();
@@ -153,16 +221,28 @@ impl Deployment {
 
     /// The connection string of the server that accepts writes.
     pub(crate) fn direct_uri(&self) -> Result<String, String> {
+        if self.is_fake() {
+            return Ok(format!("mongodb://{}/?", self.fake_primary()?));
+        }
         Ok(self.primary()?.uri() + "/?")
     }
 
     /// Ends what an earlier test has left: fail points and open transactions.
     pub(crate) fn clean(&self) -> Result<(), String> {
         self.clean_fail_points()?;
+        if self.is_fake() {
+            return Ok(());
+        }
         self.run("admin", doc! { "killAllSessions": [] }).map(drop)
     }
 
     pub(crate) fn clean_fail_points(&self) -> Result<(), String> {
+        if let Servers::Fake(server) = &self.servers {
+            server.clear_fail_points();
+        }
+        for server in self.fakes() {
+            server.clear_fail_points();
+        }
         let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
         for member in self.members() {
             member.run_command(off.clone()).map_err(|error| format!("the runner: {error}"))?;
@@ -180,7 +260,7 @@ impl Deployment {
 
     /// The write concern of all members, and of their journals: a snapshot is of what a majority has there.
     fn everywhere(&self) -> Document {
-        doc! { "w": i32::try_from(self.members().len()).unwrap_or(1), "j": true }
+        doc! { "w": i32::try_from(self.members().len()).unwrap_or(1).max(1), "j": true }
     }
 
     /// Replaces the collections that a test needs.
@@ -189,9 +269,11 @@ impl Deployment {
         for part in data.iter().filter_map(Bson::as_document) {
             let text = |name: &str| part.get_str(name).map_err(|error| format!("initialData: {error}"));
             let (collection, database) = (text("collectionName")?, text("databaseName")?);
-            self.remove(database, collection)?;
             let documents = part.get_array("documents").cloned().unwrap_or_default();
-            if documents.is_empty() || part.contains_key("createOptions") {
+            if !self.is_fake() {
+                self.remove(database, collection)?;
+            }
+            if documents.is_empty() && !self.is_fake() || part.contains_key("createOptions") {
                 let mut create = doc! { "create": collection };
                 create.extend(part.get_document("createOptions").cloned().unwrap_or_default());
                 create.insert("writeConcern", everywhere.clone());
@@ -210,9 +292,10 @@ impl Deployment {
 
     /// The documents of a collection, by `_id`.
     pub(crate) fn documents(&self, database: &str, collection: &str) -> Result<Vec<Bson>, String> {
-        let find = doc! {
-            "find": collection, "sort": { "_id": 1 }, "batchSize": 1_000, "readConcern": { "level": "local" },
-        };
+        let mut find = doc! { "find": collection, "batchSize": 1_000, "readConcern": { "level": "local" } };
+        if !self.is_fake() {
+            find.insert("sort", doc! { "_id": 1 });
+        }
         let reply = self.run(database, find)?;
         let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
         batch.cloned().map_err(|error| format!("{error}: {reply}"))
@@ -222,6 +305,8 @@ impl Deployment {
 /// Deployments that several tests share, each used by one test at a time.
 pub(crate) struct Shared {
     topology: Topology,
+    /// Each test has fake servers of its own.
+    is_fake: bool,
     state: Mutex<State>,
     freed: Condvar,
 }
@@ -233,12 +318,15 @@ struct State {
 }
 
 impl Shared {
-    pub(crate) const fn new(topology: Topology, count: usize) -> Self {
-        Self { topology, state: Mutex::new(State { idle: Vec::new(), left: count }), freed: Condvar::new() }
+    pub(crate) const fn new(topology: Topology, is_fake: bool, count: usize) -> Self {
+        Self { topology, is_fake, state: Mutex::new(State { idle: Vec::new(), left: count }), freed: Condvar::new() }
     }
 
     /// Runs a test on a deployment that is free, or on one more.
     pub(crate) fn with<T>(&self, test: impl FnOnce(Arc<Deployment>) -> T) -> Result<T, String> {
+        if self.is_fake {
+            return Ok(test(Arc::new(Deployment::start_fake(self.topology)?)));
+        }
         let deployment = match self.take() {
             Some(deployment) => deployment,
             None => Arc::new(Deployment::start(self.topology)?),

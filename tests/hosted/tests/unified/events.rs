@@ -106,6 +106,17 @@ impl Watched {
         started.collect()
     }
 
+    /// The error of a fake server about a command (CommandNotFound) or an option (NotImplemented).
+    pub(crate) fn refused(&self) -> Option<String> {
+        let seen = self.seen.borrow();
+        let mut replies = seen.iter().filter_map(|event| match event {
+            Event::Command(event) => document(event).ok(),
+            _ => None,
+        });
+        let refusal = replies.find(|reply| reply.get_i32("code").is_ok_and(|code| [59, 238].contains(&code)))?;
+        refusal.get_str("errmsg").ok().map(str::to_owned)
+    }
+
     /// The number of events that match a pattern, whether they are observed or not.
     pub(crate) fn matching(&self, pattern: &Document, entities: &dyn Entities) -> Result<usize, String> {
         self.drain()?;

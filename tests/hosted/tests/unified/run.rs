@@ -91,6 +91,8 @@ pub(crate) struct Run {
     /// The read preferences of transactions, by session.
     pub(crate) preferences: RefCell<BTreeMap<String, Document>>,
     failed: RefCell<Vec<String>>,
+    /// What a fake server has refused because it is none of its commands or options.
+    missing: RefCell<Option<String>>,
     unseen: RefCell<Vec<String>>,
 }
 
@@ -122,6 +124,7 @@ pub(crate) fn test(file: &Document, test: &Document, has_user: bool, deployment:
         executor: Rc::clone(&executor),
         preferences: RefCell::default(),
         failed: RefCell::default(),
+        missing: RefCell::default(),
         unseen: RefCell::default(),
     });
     let limit = async {
@@ -132,6 +135,12 @@ pub(crate) fn test(file: &Document, test: &Document, has_user: bool, deployment:
     smol::block_on(executor.run(run.end()));
     let mut failed = run.failed.take();
     let unseen = run.unseen.take();
+    let is_failure = !failed.is_empty() || matches!(&result, Err(stop) if !matches!(stop, Stop::Unsupported(_)));
+    let refused = |error: &Stop| Some(error.to_string()).filter(|error| error.contains("no such command"));
+    let missing = run.missing.take().or_else(|| result.as_ref().err().and_then(refused));
+    if let Some(missing) = missing.filter(|_| is_failure) {
+        return Verdict::Skipped(format!("the fake servers do not serve it: {missing}"));
+    }
     match result {
         Err(Stop::Unsupported(what)) if failed.is_empty() => return Verdict::Unsupported(what),
         Err(Stop::Unsupported(what)) => failed.push(format!("unsupported: {what}")),
@@ -212,6 +221,10 @@ impl Run {
             watched.client.close().await;
         }
         self.compare_sent(&clients);
+        if self.deployment.is_fake() {
+            let refused = clients.values().find_map(|watched| watched.refused());
+            *self.missing.borrow_mut() = refused;
+        }
     }
 
     /// Compares the commands that the relays saw with the events.
