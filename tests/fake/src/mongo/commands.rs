@@ -2,8 +2,7 @@
 
 use core::time::Duration;
 
-use bson::spec::BinarySubtype;
-use bson::{Binary, Bson, DateTime, Document, Timestamp, doc, oid::ObjectId};
+use bson::{Bson, DateTime, Document, Timestamp, doc, oid::ObjectId};
 
 use super::compress::agree;
 use super::errors::{CommandError, whole};
@@ -108,11 +107,7 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
     if inner.state.role == Role::Mongos && is_in_transaction(body) {
         reply.insert("recoveryToken", doc! { "recoveryShardId": "shard0" });
     }
-    if let Some((seconds, increment)) = inner.state.cluster_time {
-        let time = Timestamp { time: seconds, increment };
-        let signature = doc! { "hash": Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: vec![7; 20] }), "keyId": 1_i64 };
-        reply.insert("$clusterTime", doc! { "clusterTime": time, "signature": signature });
-        reply.insert("operationTime", time);
+    if let Some(time) = inner.add_times(&mut reply) {
         add_snapshot_time(&mut reply, body, time);
     }
     Ok(Outcome::Reply(reply))

@@ -6,7 +6,8 @@ use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use bson::{Document, oid::ObjectId};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Document, Timestamp, doc, oid::ObjectId};
 use event_listener::Event;
 
 use super::FakeOptions;
@@ -351,7 +352,25 @@ impl Inner {
         if labels && write && is_retryable_write(error.code) && error.labels.is_none() {
             error.labels = Some(vec!["RetryableWriteError".to_owned()]);
         }
-        error.document(self.error_version(error.code))
+        // LockTimeout, WriteConflict, SnapshotUnavailable, NoSuchTransaction.
+        let is_transient = matches!(error.code, 24 | 112 | 246 | 251) || !is_end && is_retryable_write(error.code);
+        if command.contains_key("autocommit") && is_transient && error.labels.is_none() {
+            error.labels = Some(vec!["TransientTransactionError".to_owned()]);
+        }
+        let mut reply = error.document(self.error_version(error.code));
+        self.add_times(&mut reply);
+        reply
+    }
+
+    /// Adds the times of the cluster and of the operation; returns them.
+    pub(crate) fn add_times(&self, reply: &mut Document) -> Option<Timestamp> {
+        let (seconds, increment) = self.state.cluster_time?;
+        let time = Timestamp { time: seconds, increment };
+        let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![7; 20] };
+        let signature = doc! { "hash": hash, "keyId": 1_i64 };
+        reply.insert("$clusterTime", doc! { "clusterTime": time, "signature": signature });
+        reply.insert("operationTime", time);
+        Some(time)
     }
 
     pub(crate) fn entropy(&mut self) -> u64 {

@@ -10,7 +10,7 @@ use core::time::Duration;
 use poolhouse_tests::fake::balancer::FakeBalancer;
 use poolhouse_tests::fake::mongoses::FakeMongoses;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
-use poolhouse_tests::fake::{BlockingClient, FakeOptions, FakeServer};
+use poolhouse_tests::fake::{BlockingClient, FakeOptions, FakeServer, FakeUser, Role};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -71,13 +71,20 @@ impl Deployment {
     /// Starts fake servers, for one test.
     pub(crate) fn start_fake(topology: Topology) -> Result<Self, String> {
         let failed = |error: std::io::Error| error.to_string();
+        let mut options = FakeOptions::with_users(vec![FakeUser::new("ada", "pencil")]);
+        options.auth_required = false;
         let servers = match topology {
-            Topology::Single => Servers::Fake(FakeServer::start(FakeOptions::default()).map_err(failed)?),
+            Topology::Single => Servers::Fake(FakeServer::start(options).map_err(failed)?),
             Topology::ReplicaSet => {
-                let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3).by_hand()).map_err(failed)?;
-                Servers::FakeSet(Box::new(set))
+                let mut set = FakeReplicaSetOptions::of(3).by_hand();
+                set.server = options;
+                Servers::FakeSet(Box::new(FakeReplicaSet::start(set).map_err(failed)?))
             }
-            Topology::Sharded => Servers::FakeRouters(FakeMongoses::start(2).map_err(failed)?),
+            // One: a fail point of "the" router must be of that to which a session is pinned.
+            Topology::Sharded => {
+                options.state.role = Role::Mongos;
+                Servers::FakeRouters(FakeMongoses::start_as(1, &options).map_err(failed)?)
+            }
             Topology::LoadBalanced => Servers::FakeBalancer(FakeBalancer::start(1).map_err(failed)?),
         };
         let deployment = Self { topology, servers, routers: Vec::new(), version: vec![6, 0, 0] };
@@ -195,11 +202,7 @@ impl Deployment {
             (_, Servers::Fake(server)) => format!("mongodb://{}/?", server.address()),
             (_, Servers::FakeSet(set)) => set.uri(),
             (_, Servers::FakeBalancer(balancer)) => balancer.uri(),
-            (_, Servers::FakeRouters(routers)) => {
-                let count = if with_all_routers { 2 } else { 1 };
-                let routers: Vec<_> = routers.servers()[..count].iter().map(|it| it.address().to_string()).collect();
-                format!("mongodb://{}/?", routers.join(","))
-            }
+            (_, Servers::FakeRouters(routers)) => routers.uri() + "?",
             (Topology::Sharded, _) => {
                 let count = if with_all_routers { 2 } else { 1 };
                 let routers: Vec<_> = self.routers.iter().take(count).map(|it| it.address().to_string()).collect();

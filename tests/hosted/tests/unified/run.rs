@@ -136,8 +136,11 @@ pub(crate) fn test(file: &Document, test: &Document, has_user: bool, deployment:
     let mut failed = run.failed.take();
     let unseen = run.unseen.take();
     let is_failure = !failed.is_empty() || matches!(&result, Err(stop) if !matches!(stop, Stop::Unsupported(_)));
-    let refused = |error: &Stop| Some(error.to_string()).filter(|error| error.contains("no such command"));
-    let missing = run.missing.take().or_else(|| result.as_ref().err().and_then(refused));
+    // Of a command, a fail point.
+    let is_refusal = |error: &String| error.contains("no such command") || error.contains(" not found");
+    let stopped = result.as_ref().err().map(Stop::to_string);
+    let refused = failed.iter().chain(&stopped).find(|error| is_refusal(error)).filter(|_| run.deployment.is_fake());
+    let missing = run.missing.take().or_else(|| refused.cloned());
     if let Some(missing) = missing.filter(|_| is_failure) {
         return Verdict::Skipped(format!("the fake servers do not serve it: {missing}"));
     }
