@@ -6,8 +6,10 @@
 //! `cargo test --test unified -- retryable-writes`. The table at the end counts each test once, with its worst
 //! verdict. Operations are the commands that their specifications prescribe: the client has no collections yet.
 //!
-//! `unified.json` lists the tests that fail, each with its reason. A test that needs an API that is missing,
-//! or that the runner does not know, is unsupported, and never passes.
+//! `unified.json` lists the tests that fail, each with its reason, and those that prove a requirement: `proves`
+//! has files and tests, `folder/file` or `folder/file::description`, by the ids of `requirements.toml`. A test
+//! that it names must exist if there are tests of its folder. A test that needs an API that is missing, or that
+//! the runner does not know, is unsupported, and never passes.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -33,7 +35,7 @@ mod router;
 #[path = "unified/run.rs"]
 mod run;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use bson::{Bson, Document};
 use deployment::{Deployment, Shared, Topology};
@@ -96,8 +98,8 @@ fn all() -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     let is_ci = env::var("CI").is_ok_and(|ci| ci == "true");
     let missing = mongod::available().err();
-    let known = match known() {
-        Ok(known) => Arc::new(known),
+    let (known, proofs) = match listed() {
+        Ok((known, proofs)) => (Arc::new(known), proofs),
         Err(error) => return libtest_mimic::run(&arguments, vec![failing("unified.json", error)]).exit_code(),
     };
     let shared: Arc<Vec<_>> = Arc::new(Topology::ALL.map(|topology| Shared::new(topology, DEPLOYMENTS)).into());
@@ -105,6 +107,8 @@ fn all() -> ExitCode {
     let mut trials = Vec::new();
     match tests() {
         Ok(tests) if missing.is_none() => {
+            let unknown = unknown(&tests, &known, &proofs);
+            trials.push(Trial::test("unified.json_names_tests", move || unknown.map_err(Failed::from)));
             for test in tests {
                 add(test, &shared, &verdicts, &known, &mut trials);
             }
@@ -299,7 +303,8 @@ fn unmet(requirement: &Document, deployment: &Deployment) -> Option<String> {
     None
 }
 
-fn known() -> Result<Vec<Known>, String> {
+/// The tests that `unified.json` lists: those that fail, and the names of those that prove a requirement.
+fn listed() -> Result<(Vec<Known>, Vec<String>), String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("unified.json");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file: Document = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -314,7 +319,25 @@ fn known() -> Result<Vec<Known>, String> {
             is_unsteady: entry.get_bool("unsteady").unwrap_or(false),
         })
     };
-    run::documents(&file, "fails").map(entry).collect()
+    let fails = run::documents(&file, "fails").map(entry).collect::<Result<_, _>>()?;
+    let proofs = file.get_document("proves").map_err(|error| format!("unified.json: {error}"))?.values();
+    let name = |name: &Bson| name.as_str().map(str::to_owned).ok_or_else(|| format!("unified.json: {name} is no name"));
+    Ok((fails, proofs.flat_map(|names| names.as_array().into_iter().flatten()).map(name).collect::<Result<_, _>>()?))
+}
+
+/// A name in `unified.json` without a test is an error, unless the official files lack its whole folder.
+fn unknown(tests: &[Test], known: &[Known], proofs: &[String]) -> Result<(), String> {
+    let folders: BTreeSet<_> = tests.iter().map(|test| test.folder.as_str()).collect();
+    let files = tests.iter().map(|test| format!("{}/{}", test.folder, test.file));
+    let whole = tests.iter().map(|test| format!("{}/{}::{}", test.folder, test.file, test.description));
+    let names: BTreeSet<_> = files.chain(whole).collect();
+    let is_unknown = |name: &&String| {
+        let file = name.split("::").next().and_then(|file| file.rsplit_once('/'));
+        !names.contains(*name) && file.is_none_or(|(folder, _)| folders.contains(folder))
+    };
+    let fails: Vec<_> = known.iter().map(|known| format!("{}::{}", known.file, known.test)).collect();
+    let unknown: Vec<_> = fails.iter().chain(proofs).filter(is_unknown).map(String::as_str).collect();
+    if unknown.is_empty() { Ok(()) } else { Err(format!("no such tests: {}", unknown.join(", "))) }
 }
 
 impl Known {
