@@ -6,8 +6,10 @@
 //! `cargo test --test unified -- retryable-writes`. The table at the end counts each test once, with its worst
 //! verdict. Operations are the commands that their specifications prescribe: the client has no collections yet.
 //!
-//! `unified.json` lists the tests that fail, each with its reason. A test that needs an API that is missing,
-//! or that the runner does not know, is unsupported, and never passes.
+//! `unified.json` lists the tests that fail, each with its reason, and those that prove a requirement: `proves`
+//! has files and tests, `folder/file` or `folder/file::description`, by the ids of `requirements.toml`. A test
+//! that it names must exist if there are tests of its folder. A test that needs an API that is missing, or that
+//! the runner does not know, is unsupported, and never passes.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -33,7 +35,7 @@ mod router;
 #[path = "unified/run.rs"]
 mod run;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use bson::{Bson, Document};
 use deployment::{Deployment, Shared, Topology};
@@ -69,13 +71,22 @@ const MUST_FAIL: &str = "unified-test-format/tests/valid-fail";
 /// The worst verdict of each test, by folder and name.
 type Verdicts = Arc<Mutex<BTreeMap<(String, String), Verdict>>>;
 
-/// A test that fails, or that the fake servers cannot serve, and why.
+/// What `unified.json` lists.
+#[derive(Default)]
+struct Listed {
+    /// The tests that fail.
+    fails: Vec<Known>,
+    /// What the fake servers cannot serve.
+    not_on_fakes: Vec<Known>,
+    /// The names of those that prove a requirement.
+    proofs: Vec<String>,
+}
+
 struct Known {
-    file: String,
-    /// `None`: all of the file.
-    test: Option<String>,
+    /// `folder/file::description`, or `folder/file`: all of its tests.
+    name: String,
     because: String,
-    /// A part of the difference.
+    /// A part of the difference, of a test that fails.
     error: String,
     /// It also passes at times.
     is_unsteady: bool,
@@ -98,8 +109,8 @@ fn all() -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     let is_ci = env::var("CI").is_ok_and(|ci| ci == "true");
     let missing = mongod::available().err();
-    let (known, not_on_fakes) = match known("fails").and_then(|known| Ok((known, known_of_fakes()?))) {
-        Ok((known, not_on_fakes)) => (Arc::new(known), not_on_fakes),
+    let listed = match listed() {
+        Ok(listed) => Arc::new(listed),
         Err(error) => return libtest_mimic::run(&arguments, vec![failing("unified.json", error)]).exit_code(),
     };
     // Without servers, those tests run that the fake ones serve.
@@ -110,8 +121,10 @@ fn all() -> ExitCode {
     let mut trials = Vec::new();
     match tests() {
         Ok(tests) => {
+            let unknown = unknown(&tests, &listed);
+            trials.push(Trial::test("unified.json_names_tests", move || unknown.map_err(Failed::from)));
             for test in tests {
-                add(test, &shared, &verdicts, &known, &mut trials);
+                add(test, &shared, &verdicts, &listed, &mut trials);
             }
             if let Some(reason) = missing {
                 eprintln!("skipped: unified suite on genuine servers: {reason}");
@@ -180,7 +193,7 @@ fn tests() -> Result<Vec<Test>, String> {
 }
 
 /// Adds a case for each kind of servers that the test may run on.
-fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, known: &Arc<Vec<Known>>, trials: &mut Vec<Trial>) {
+fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, listed: &Arc<Listed>, trials: &mut Vec<Trial>) {
     let test = Arc::new(test);
     let key = (test.folder.clone(), format!("{}::{}", test.file, test.description));
     let topologies: Vec<_> =
@@ -194,9 +207,14 @@ fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, known: &Arc<V
     for (index, topology) in topologies {
         let name = format!("{}::{}/{}", topology.name(), key.0, key.1);
         let (test, shared, verdicts) = (Arc::clone(&test), Arc::clone(shared), Arc::clone(verdicts));
-        let (known, key) = (Arc::clone(known), key.clone());
+        let (listed, key) = (Arc::clone(listed), key.clone());
         trials.push(Trial::ignorable_test(name, move || {
-            let mut verdict = shared[index].with(|deployment| test.run(deployment))?;
+            let is_fake = shared[index].is_fake;
+            let unserved = listed.not_on_fakes.iter().find(|known| is_fake && test.is(&known.name));
+            let mut verdict = match unserved {
+                Some(known) => Verdict::Skipped(format!("the fake servers do not serve it: {}", known.because)),
+                None => shared[index].with(|deployment| test.run(deployment))?,
+            };
             if test.folder == MUST_FAIL {
                 verdict = match verdict {
                     Verdict::Passed | Verdict::Partial(_) => Verdict::Failed("it passed, but must not".to_owned()),
@@ -205,7 +223,7 @@ fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, known: &Arc<V
                 };
             }
             note(&verdicts, &key, verdict.clone());
-            let known = known.iter().find(|known| known.is(&test));
+            let known = listed.fails.iter().find(|known| test.is(&known.name));
             match (verdict, known) {
                 (Verdict::Failed(error), Some(known)) if error.contains(&known.error) => {
                     Ok(Completion::ignored_with(format!("fails: {}", known.because)))
@@ -232,6 +250,13 @@ fn note(verdicts: &Verdicts, key: &(String, String), verdict: Verdict) {
 }
 
 impl Test {
+    /// Whether this is its name, or that of its file.
+    fn is(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(&self.folder).and_then(|rest| rest.strip_prefix('/'));
+        let rest = rest.and_then(|rest| rest.strip_prefix(&self.file));
+        rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix("::") == Some(&self.description))
+    }
+
     fn document(&self) -> &Document {
         run::documents(&self.document, "tests").nth(self.index).unwrap_or(&self.document)
     }
@@ -315,31 +340,40 @@ fn unmet(requirement: &Document, deployment: &Deployment) -> Option<String> {
     None
 }
 
-/// Reads a list of `unified.json`: `fails` or `not_on_fakes`.
-fn known(list: &str) -> Result<Vec<Known>, String> {
+fn listed() -> Result<Listed, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("unified.json");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file: Document = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let entry = |entry: &Document| {
-        let text = |name: &str| entry.get_str(name).ok().map(str::to_owned);
-        let need = |name: &str| text(name).ok_or_else(|| format!("unified.json: no {name} in {entry}"));
-        let fails = list == "fails";
-        Ok(Known {
-            file: need("file")?,
-            test: if fails { Some(need("test")?) } else { text("test") },
-            because: need("because")?,
-            error: if fails { need("error")? } else { String::new() },
-            is_unsteady: entry.get_bool("unsteady").unwrap_or(false),
-        })
+    let entries = |list: &'static str| {
+        let entry = move |entry: &Document| {
+            let need = |name: &str| {
+                entry.get_str(name).map(str::to_owned).map_err(|error| format!("unified.json: {name}: {error}: {entry}"))
+            };
+            Ok(Known {
+                name: need("test")?,
+                because: need("because")?,
+                error: if list == "fails" { need("error")? } else { String::new() },
+                is_unsteady: entry.get_bool("unsteady").unwrap_or(false),
+            })
+        };
+        run::documents(&file, list).map(entry).collect::<Result<Vec<_>, String>>()
     };
-    run::documents(&file, list).map(entry).collect()
+    let proofs = file.get_document("proves").map_err(|error| format!("unified.json: {error}"))?.values();
+    let name = |name: &Bson| name.as_str().map(str::to_owned).ok_or_else(|| format!("unified.json: {name} is no name"));
+    let proofs = proofs.flat_map(|names| names.as_array().into_iter().flatten()).map(name);
+    Ok(Listed { fails: entries("fails")?, not_on_fakes: entries("not_on_fakes")?, proofs: proofs.collect::<Result<_, _>>()? })
 }
 
-impl Known {
-    fn is(&self, test: &Test) -> bool {
-        let is_file = self.file.strip_prefix(&test.folder).and_then(|rest| rest.strip_prefix('/')) == Some(&test.file);
-        is_file && self.test.as_ref().is_none_or(|name| *name == test.description)
-    }
+/// A name in `unified.json` without a test is an error, unless the official files lack its whole folder.
+fn unknown(tests: &[Test], listed: &Listed) -> Result<(), String> {
+    let folders: BTreeSet<_> = tests.iter().map(|test| test.folder.as_str()).collect();
+    let is_unknown = |name: &&String| {
+        let file = name.split("::").next().and_then(|file| file.rsplit_once('/'));
+        file.is_none_or(|(folder, _)| folders.contains(folder)) && !tests.iter().any(|test| test.is(name))
+    };
+    let known = listed.fails.iter().chain(&listed.not_on_fakes).map(|known| &known.name);
+    let unknown: Vec<_> = known.chain(&listed.proofs).filter(is_unknown).map(String::as_str).collect();
+    if unknown.is_empty() { Ok(()) } else { Err(format!("no such tests: {}", unknown.join(", "))) }
 }
 
 /// Prints the verdicts of each folder.

@@ -53,9 +53,6 @@ pub(crate) fn main(name: &str) -> ExitCode {
         .case("hello_that_is_blocked_ends_at_the_connect_timeout", || {
             run(hello_that_is_blocked_ends_at_the_connect_timeout())
         })
-        .case("check_that_fails_with_91_clears_the_pool", || run(check_that_fails_with_91_clears_the_pool()))
-        .case("command_that_fails_with_91_clears_the_pool", || run(command_that_fails_with_91_clears_the_pool()))
-        .case("blocked_command_ends_at_its_deadline", || run(blocked_command_ends_at_its_deadline()))
         .case("replies_are_streamed", || run(replies_are_streamed()))
         .case("killed_server_recovers_under_load", || run(killed_server_recovers_under_load()))
         .case("stopped_server_causes_interrupts_and_recovers", || run(stopped_server_causes_interrupts_and_recovers()))
@@ -396,77 +393,6 @@ async fn hello_that_is_blocked_ends_at_the_connect_timeout() -> Outcome {
     assert_eq!(turns(&mut events)?, (0, 0));
     drop(held);
     counts_agree(&mongod, &client, 1).await?;
-    client.close().await;
-    Ok(())
-}
-
-async fn check_that_fails_with_91_clears_the_pool() -> Outcome {
-    let mongod = start()?;
-    let mut options = streaming(&mongod);
-    options.monitor.heartbeat_frequency = Duration::from_millis(500);
-    let client = Client::with_options(options)?;
-    ping(&client).await?;
-    let mut events = client.subscribe();
-    let data = doc! { "failCommands": ["hello", "isMaster"], "errorCode": 91, "appName": APP_NAME };
-    mongod.fail_command(FailPointMode::AlwaysOn, data)?;
-    next(&mut events, "a check that failed", |event| {
-        matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause: Cause::Command { code: 91 }, .. }))
-    })
-    .await?;
-    let cleared = next(&mut events, "PoolCleared", is_cleared).await?;
-    let flag = matches!(&cleared, Event::Pool(PoolEvent::PoolCleared { interrupt_in_use_connections: false, .. }));
-    assert!(flag, "{cleared:?}");
-    mongod.fail_command(FailPointMode::Off, doc! {})?;
-    next(&mut events, "PoolReady", is_ready).await?;
-    ping(&client).await?;
-    counts_agree(&mongod, &client, 2).await?;
-    client.close().await;
-    Ok(())
-}
-
-async fn command_that_fails_with_91_clears_the_pool() -> Outcome {
-    let mongod = start()?;
-    let client = Client::with_options(streaming(&mongod))?;
-    ping(&client).await?;
-    let mut events = client.subscribe();
-    let data = doc! { "failCommands": ["ping"], "errorCode": 91, "appName": APP_NAME };
-    mongod.fail_command(FailPointMode::Times(1), data)?;
-    let Error::Command(error) = refused(ping(&client).await)? else {
-        return Err("expected an error of the server".into());
-    };
-    assert_eq!(error.code, 91);
-    next(&mut events, "PoolCleared", is_cleared).await?;
-    ping(&client).await?;
-    assert_eq!(turns(&mut events)?, (0, 1));
-    let hangup = doc! { "failCommands": ["ping"], "closeConnection": true, "appName": APP_NAME };
-    mongod.fail_command(FailPointMode::Times(1), hangup)?;
-    let error = operation(&refused(ping(&client).await)?)?;
-    assert_eq!(error.connection_cause(), Some(Cause::Network));
-    next(&mut events, "PoolCleared", is_cleared).await?;
-    ping(&client).await?;
-    counts_agree(&mongod, &client, 2).await?;
-    client.close().await;
-    Ok(())
-}
-
-async fn blocked_command_ends_at_its_deadline() -> Outcome {
-    let mongod = start()?;
-    let client = Client::with_options(streaming(&mongod))?;
-    ping(&client).await?;
-    let mut events = client.subscribe();
-    let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 25_000, "appName": APP_NAME };
-    mongod.fail_command(FailPointMode::Times(1), data)?;
-    let begun = Instant::now();
-    let mut guard = client.check_out_timeout(Some(Duration::from_millis(200))).await?;
-    let error = refused(guard.run_command("admin", doc! { "ping": 1 }).await)?;
-    assert_eq!(operation(&error)?, OperationError::Timeout);
-    // The client's own limit is 20 seconds, and the reply arrives after 25.
-    assert!((200..15_000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
-    drop(guard);
-    kill_one(&mongod, "ping").await?;
-    ping(&client).await?;
-    assert_eq!(turns(&mut events)?, (0, 0), "a timeout of one operation must not clear the pool");
-    counts_agree(&mongod, &client, 2).await?;
     client.close().await;
     Ok(())
 }

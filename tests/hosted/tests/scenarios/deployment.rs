@@ -1,13 +1,11 @@
 //! The deployments that a scenario runs on, and what the harness does to them without the client.
 
-use crate::file::{Members, Scenario, Topology};
-use alloc::sync::Arc;
+use crate::file::{Scenario, Topology};
 use bson::{Bson, Document, doc};
 use core::net::SocketAddr;
 use core::time::Duration;
-use poolhouse_tests::fake::mongoses::FakeMongoses;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
-use poolhouse_tests::fake::{BlockingClient, FailPoint, FailPointMode, FakeOptions, FakeServer};
+use poolhouse_tests::fake::{BlockingClient, FakeOptions, FakeServer};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
 use poolhouse_tests::patience::PATIENCE;
 
@@ -26,7 +24,6 @@ pub(crate) struct Genuine {
 
 pub(crate) enum Deployment<'a> {
     FakeSet(Box<FakeReplicaSet>),
-    FakeRouters(FakeMongoses),
     Fake(FakeServer),
     Set(&'a MongodReplicaSet),
     Standalone(&'a Mongod),
@@ -51,10 +48,10 @@ impl<'a> Deployment<'a> {
                 Self::FakeSet(Box::new(set))
             }
             Topology::Standalone => Self::Fake(FakeServer::start(FakeOptions::default()).map_err(failed)?),
-            Topology::Sharded => Self::FakeRouters(FakeMongoses::start(2).map_err(failed)?),
         };
-        if scenario.topology != Topology::Standalone {
-            for server in deployment.fakes() {
+        if let Self::FakeSet(set) = &deployment {
+            for member in 0..3 {
+                let server = set.server(member);
                 let mut state = server.state();
                 state.cluster_time = Some((50, 1));
                 server.set_state(state);
@@ -75,13 +72,12 @@ impl<'a> Deployment<'a> {
                 }
                 Self::Standalone(standalone.as_ref().ok_or("a server")?)
             }
-            Topology::Sharded => return Err("a genuine router is not available".to_owned()),
         };
         for address in deployment.addresses()? {
             run(address, "admin", doc! { "configureFailPoint": "failCommand", "mode": "off" })?;
             run(address, "admin", doc! { "killAllSessions": [] })?;
         }
-        run(deployment.primary()?, "db", doc! { "dropDatabase": 1, "writeConcern": deployment.everywhere() })?;
+        run(deployment.primary()?, "db", doc! { "dropDatabase": 1, "writeConcern": { "w": "majority" } })?;
         deployment.fill(scenario)?;
         Ok(deployment)
     }
@@ -107,32 +103,19 @@ impl<'a> Deployment<'a> {
         Ok(Self::Set(set))
     }
 
-    /// Writes the documents of the scenario to all members.
+    /// Writes the documents of the scenario.
     fn fill(&self, scenario: &Scenario) -> Result<(), String> {
         if scenario.data.is_empty() {
             return Ok(());
         }
-        let concern = self.everywhere();
-        let insert = doc! { "insert": "c", "documents": scenario.data.clone(), "writeConcern": concern };
+        let majority = doc! { "w": "majority" };
+        let insert = doc! { "insert": "c", "documents": scenario.data.clone(), "writeConcern": majority };
         run(self.primary()?, "db", insert).map(drop)
-    }
-
-    /// The write concern of all members.
-    fn everywhere(&self) -> Document {
-        doc! { "w": if matches!(self, Self::Set(_)) { 3 } else { 1 } }
-    }
-
-    fn fakes(&self) -> Vec<Arc<FakeServer>> {
-        match self {
-            Self::FakeSet(set) => (0..3).map(|member| set.server(member)).collect(),
-            Self::FakeRouters(routers) => routers.servers().to_vec(),
-            Self::Fake(_) | Self::Set(_) | Self::Standalone(_) => Vec::new(),
-        }
     }
 
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         Ok(match self {
-            Self::FakeSet(_) | Self::FakeRouters(_) => self.fakes().iter().map(|server| server.address()).collect(),
+            Self::FakeSet(set) => (0..3).map(|member| set.server(member).address()).collect(),
             Self::Fake(server) => vec![server.address()],
             Self::Set(set) => (0..set.members_count()).map(|member| set.member(member).address()).collect(),
             Self::Standalone(server) => vec![server.address()],
@@ -144,7 +127,7 @@ impl<'a> Deployment<'a> {
         let index = match self {
             Self::FakeSet(set) => set.primary().ok_or("no primary")?,
             Self::Set(set) => set.wait_for_primary(SETTLING).map_err(|error| error.to_string())?,
-            Self::FakeRouters(_) | Self::Fake(_) | Self::Standalone(_) => 0,
+            Self::Fake(_) | Self::Standalone(_) => 0,
         };
         Ok(self.addresses()?[index])
     }
@@ -154,7 +137,6 @@ impl<'a> Deployment<'a> {
         let mut uri = match self {
             Self::FakeSet(set) => set.uri(),
             Self::Set(set) => set.uri(),
-            Self::FakeRouters(routers) => routers.uri(),
             Self::Fake(server) => server.uri(),
             Self::Standalone(server) => server.uri() + "/",
         };
@@ -167,49 +149,11 @@ impl<'a> Deployment<'a> {
         uri
     }
 
-    pub(crate) fn set_fail_point(&self, data: &Document, mode: &Bson, on: Members) -> Result<(), String> {
-        let primary = self.primary()?;
+    pub(crate) fn set_fail_point(&self, data: &Document, times: i64) -> Result<(), String> {
         let mut data = data.clone();
         data.insert("appName", APP_NAME);
-        for address in self.addresses()? {
-            if (address == primary) == (on == Members::Primary) {
-                let point = doc! { "configureFailPoint": "failCommand", "mode": mode.clone(), "data": data.clone() };
-                run(address, "admin", point)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the primary answer the next such command with this document.
-    pub(crate) fn set_reply(&self, command: &str, reply: &Document) -> Result<(), String> {
-        let point = FailPoint::new(FailPointMode::Times(1), &[command]).reply(reply.clone());
-        let primary = self.primary()?;
-        if let Self::Fake(server) = self {
-            server.set_fail_point(point);
-            return Ok(());
-        }
-        let server = self.fakes().into_iter().find(|server| server.address() == primary);
-        server.ok_or("replies are those of fake servers")?.set_fail_point(point);
-        Ok(())
-    }
-
-    /// Makes another member the primary.
-    pub(crate) fn replace_primary(&self) -> Result<(), String> {
-        match self {
-            Self::FakeSet(set) => set.elect((set.primary().ok_or("no primary")? + 1) % 3),
-            Self::Set(set) => {
-                let old = set.step_down(30).map_err(|error| error.to_string())?;
-                set.wait_for_other_primary(old, SETTLING).map_err(|error| error.to_string())?;
-            }
-            Self::FakeRouters(_) | Self::Fake(_) | Self::Standalone(_) => return Err("no set".to_owned()),
-        }
-        Ok(())
-    }
-
-    /// Waits until a set has recovered from a replaced primary.
-    pub(crate) fn settle(&self) -> Result<(), String> {
-        let Self::Set(set) = self else { return Ok(()) };
-        set.settle(SETTLING).map(drop).map_err(|error| error.to_string())
+        let point = doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
+        run(self.primary()?, "admin", point).map(drop)
     }
 
     /// The documents of `db.c`, without those of open transactions.

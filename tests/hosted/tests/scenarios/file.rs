@@ -1,49 +1,35 @@
-//! The format of a file: `{ "scenarios": [..] }`. A field that is not listed here is an error.
+//! The format of the file: `{ "scenarios": [..] }`. A field that is not listed here is an error.
 //!
 //! A scenario has
 //!
-//! - `name`; `only`: `{ "servers": "fake" | "mongod", "because": ".." }`;
-//! - `topology`: `set` (three members, the default), `standalone`, `sharded` (two routers);
+//! - `name`; `topology`: `set` (three members, the default) or `standalone`;
 //! - `data`: the documents of the collection `db.c` at the start;
 //! - `clients`: options of the connection string of each client; by default one, `client`;
-//! - `steps`: see [`Step`]; `events`: of each client, see [`Expected`]; `observe`: `started` (the
-//!   default) or `all` events;
+//! - `steps`: see [`Step`]; `events`: the commands that each client starts, see [`Expected`];
 //! - `outcome`: the documents of `db.c` at the end, in any order.
 //!
-//! A step is named by its first field, whose value is its subject. Its further fields are `client`,
-//! `database` (`db`), `options` of the command, and the result: `expect`, a pattern of the reply, or
-//! `error` (see [`Fault`]). Without `error`, the step must succeed.
+//! A step is named by its first field, whose value is its subject. Its further fields are `client`
+//! and the result: `expect`, a pattern of the reply, or `error` (see [`Fault`]). Without `error`, the
+//! step must succeed. Commands are run on the database `db`.
 
 use crate::matching::Fault;
 use bson::{Bson, Document};
 use core::time::Duration;
-use poolhouse_smol::{
-    ClientSessionOptions, CommandOptions, CursorOptions, ReadMode, ReadPreference, TransactionOptions, W, WriteConcern,
-};
-
-/// The kind of servers on which a scenario runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Servers {
-    Fake,
-    Mongod,
-}
+use poolhouse_smol::{ClientSessionOptions, CursorOptions, TransactionOptions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topology {
     Set,
     Standalone,
-    Sharded,
 }
 
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
-    only: Option<(Servers, String)>,
     pub(crate) topology: Topology,
     pub(crate) data: Vec<Bson>,
     pub(crate) clients: Vec<(String, Document)>,
     pub(crate) steps: Vec<Step>,
-    pub(crate) observes_all: bool,
     pub(crate) events: Vec<(String, Vec<Expected>)>,
     pub(crate) outcome: Option<Vec<Bson>>,
 }
@@ -56,100 +42,54 @@ pub(crate) struct Step {
     pub(crate) error: Option<Fault>,
 }
 
-/// A command, and how it is run.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) database: String,
-    pub(crate) command: Document,
-    pub(crate) options: CommandOptions<'static>,
-}
-
-/// The members that a fail point is set on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Members {
-    Primary,
-    Secondaries,
-}
-
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// `failPoint`: the data of `failCommand`; `times` (1, or `always`); `on`.
+    /// `failPoint` of the primary: the data of `failCommand`; `times` (1).
     FailPoint {
         data: Document,
-        mode: Bson,
-        on: Members,
+        times: i64,
     },
-    /// `reply`: the next `command` is executed, and answered with this document. Fake servers only.
-    Reply {
-        command: String,
-        reply: Document,
-    },
-    /// `run`: a command, in `session` or none; `tasks` run it at the same time.
+    /// `run`: a command, in `session` or none.
     Run {
-        call: Call,
+        command: Document,
         session: Option<String>,
-        tasks: i64,
     },
-    /// `replace_primary`: runs a command that the primary delays, and replaces the primary meanwhile.
-    ReplacePrimary {
-        call: Call,
-    },
-    /// `read`: a command that replies with a cursor, which is read until its end; `session`,
-    /// `cursor_options`, and the `count` of documents.
+    /// `read`: a command that replies with a cursor, which is read until its end, in `session` or none;
+    /// `batch_size` of further batches, and the `count` of documents.
     Read {
-        call: Call,
+        command: Document,
         session: Option<String>,
         further: CursorOptions,
-        count: Option<i64>,
+        count: i64,
     },
-    /// `open`: such a command, whose cursor is kept as `cursor`.
-    Open {
-        call: Call,
-        cursor: String,
-        further: CursorOptions,
-    },
-    /// `next`: the next document of a cursor: `expect`, which is null at the end.
-    Next(String),
-    /// `close_cursor`, `drop_cursor`.
-    CloseCursor(String),
-    DropCursor(String),
-    /// `start_session`, with `causal`, `snapshot` and `default_timeout`; `drop_session`.
+    /// `start_session`, with `snapshot` and `default_timeout`; `drop_session`.
     StartSession(String, ClientSessionOptions),
     DropSession(String),
-    /// `start_transaction` in a session, with `transaction`: its options.
+    /// `start_transaction` in a session, with `timeout`.
     StartTransaction(String, TransactionOptions),
     Commit(String),
     Abort(String),
-    /// `with_transaction` in a session, with `transaction` and `commands`; `works`: how often the
-    /// commands are begun.
+    /// `with_transaction` in a session, with `timeout` and `commands`; `works`: how often the commands
+    /// are begun.
     WithTransaction {
         session: String,
         transaction: TransactionOptions,
-        calls: Vec<Call>,
+        commands: Vec<Document>,
         works: i64,
     },
     /// `close` of a client.
     Close,
 }
 
-/// An event of a command, by its name: `started`, `succeeded` or `failed`. The other fields are
-/// patterns: of the command or the reply (`with`), and of the `server`, `connection` and `operation`.
-/// `redacted`: whether the document is left out. The name `primary` is that of the primary's address.
+/// A command that is `started`. The other fields are patterns: of the command (`with`), and of the
+/// `server`, `connection` and `operation`. The name `primary` is that of the primary's address.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    pub(crate) stage: &'static str,
     pub(crate) name: String,
     pub(crate) with: Option<Bson>,
     pub(crate) server: Option<Bson>,
     pub(crate) connection: Option<Bson>,
     pub(crate) operation: Option<Bson>,
-    pub(crate) is_redacted: bool,
-}
-
-impl Scenario {
-    pub(crate) fn skipped_on(&self, servers: Servers) -> Option<&str> {
-        self.only.as_ref().filter(|(only, _)| *only != servers).map(|(_, because)| because.as_str())
-    }
 }
 
 /// The fields of a document that were not read yet.
@@ -164,7 +104,7 @@ impl Fields {
         Ok(Self { of: of.to_owned(), left })
     }
 
-    pub(crate) fn take(&mut self, name: &str) -> Option<Bson> {
+    fn take(&mut self, name: &str) -> Option<Bson> {
         self.left.remove(name)
     }
 
@@ -181,10 +121,6 @@ impl Fields {
         self.maybe(name, |value| value.as_str().map(str::to_owned))
     }
 
-    pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, String> {
-        self.maybe(name, Bson::as_bool)
-    }
-
     pub(crate) fn number(&mut self, name: &str) -> Result<Option<i64>, String> {
         self.maybe(name, |value| value.as_i64().or(value.as_i32().map(i64::from)))
     }
@@ -197,14 +133,9 @@ impl Fields {
         self.maybe(name, |value| value.as_document().cloned())
     }
 
-    /// A time in milliseconds, whole or with a fraction.
     fn millis(&mut self, name: &str) -> Result<Option<Duration>, String> {
-        let millis = |value: &Bson| value.as_f64().or(value.as_i32().map(f64::from));
-        self.maybe(name, |value| Duration::try_from_secs_f64(millis(value)? / 1e3).ok())
-    }
-
-    fn fields(&mut self, name: &str) -> Result<Option<Self>, String> {
-        self.take(name).map(|value| Self::new(&value, &format!("{}: {name}", self.of))).transpose()
+        let millis = self.number(name)?;
+        Ok(millis.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis))
     }
 
     /// Every field was read.
@@ -216,7 +147,7 @@ impl Fields {
     }
 }
 
-/// Reads a file.
+/// Reads the file.
 pub(crate) fn scenarios(file: Document) -> Result<Vec<Scenario>, String> {
     let mut fields = Fields::new(&file.into(), "file")?;
     let scenarios = fields.list("scenarios")?.ok_or("no scenarios")?;
@@ -228,23 +159,9 @@ fn scenario(value: Bson) -> Result<Scenario, String> {
     let mut fields = Fields::new(&value, "scenario")?;
     let name = fields.text("name")?.ok_or("a scenario has no name")?;
     fields.of.clone_from(&name);
-    let only = match fields.fields("only")? {
-        None => None,
-        Some(mut only) => {
-            let servers = match only.text("servers")?.as_deref() {
-                Some("fake") => Servers::Fake,
-                Some("mongod") => Servers::Mongod,
-                other => return Err(format!("{name}: unknown servers {other:?}")),
-            };
-            let because = only.text("because")?.ok_or_else(|| format!("{name}: only has no reason"))?;
-            only.end()?;
-            Some((servers, because))
-        }
-    };
     let topology = match fields.text("topology")?.as_deref() {
         None | Some("set") => Topology::Set,
         Some("standalone") => Topology::Standalone,
-        Some("sharded") => Topology::Sharded,
         Some(other) => return Err(format!("{name}: unknown topology {other}")),
     };
     let mut clients = Vec::new();
@@ -255,11 +172,6 @@ fn scenario(value: Bson) -> Result<Scenario, String> {
     let data = fields.list("data")?.unwrap_or_default();
     let steps = fields.list("steps")?.unwrap_or_default();
     let steps = steps.into_iter().map(|value| step(value, &name)).collect::<Result<Vec<_>, _>>()?;
-    let observes_all = match fields.text("observe")?.as_deref() {
-        None | Some("started") => false,
-        Some("all") => true,
-        Some(other) => return Err(format!("{name}: unknown events {other}")),
-    };
     let mut events = Vec::new();
     for (client, list) in fields.document("events")?.unwrap_or_default() {
         let list = list.as_array().cloned().ok_or_else(|| format!("{name}: events of {client}"))?;
@@ -267,20 +179,11 @@ fn scenario(value: Bson) -> Result<Scenario, String> {
     }
     let outcome = fields.list("outcome")?;
     fields.end()?;
-    let is_scripted = steps.iter().any(|step| matches!(step.action, Action::Reply { .. }));
-    if (is_scripted || topology == Topology::Sharded) && only.as_ref().is_none_or(|only| only.0 != Servers::Fake) {
-        return Err(format!("{name}: replies and routers are those of fake servers"));
-    }
-    if steps.is_empty() || (events.is_empty() && outcome.is_none() && steps.iter().all(|step| !step.has_result())) {
+    let has_result = |step: &Step| step.expect.is_some() || step.error.is_some();
+    if steps.is_empty() || (events.is_empty() && outcome.is_none() && !steps.iter().any(has_result)) {
         return Err(format!("{name}: nothing is checked"));
     }
-    Ok(Scenario { name, only, topology, data, clients, steps, observes_all, events, outcome })
-}
-
-impl Step {
-    fn has_result(&self) -> bool {
-        self.expect.is_some() || self.error.is_some()
-    }
+    Ok(Scenario { name, topology, data, clients, steps, events, outcome })
 }
 
 fn step(value: Bson, of: &str) -> Result<Step, String> {
@@ -290,7 +193,7 @@ fn step(value: Bson, of: &str) -> Result<Step, String> {
     let client = fields.text("client")?.unwrap_or_else(|| "client".to_owned());
     let action = self::action(&action, &mut fields)?;
     let expect = fields.take("expect");
-    let error = fields.take("error").map(|fault| Fault::new(fault, of)).transpose()?;
+    let error = fields.take("error").map(|fault| Fault::new(&fault, of)).transpose()?;
     fields.end()?;
     Ok(Step { action, client, expect, error })
 }
@@ -305,44 +208,17 @@ fn action(name: &str, fields: &mut Fields) -> Result<Action, String> {
         fields.need(subject, name)
     };
     Ok(match name {
-        "failPoint" => {
-            let data = document(fields)?;
-            let mode = match fields.take("times") {
-                None => bson::doc! { "times": 1 }.into(),
-                Some(Bson::String(always)) if always == "always" => "alwaysOn".into(),
-                Some(times) => bson::doc! { "times": times }.into(),
-            };
-            let on = match fields.text("on")?.as_deref() {
-                None | Some("primary") => Members::Primary,
-                Some("secondaries") => Members::Secondaries,
-                Some(other) => return Err(format!("unknown members {other}")),
-            };
-            Action::FailPoint { data, mode, on }
-        }
-        "reply" => {
-            let command = fields.text("command")?;
-            Action::Reply { reply: document(fields)?, command: fields.need(command, "command")? }
-        }
-        "run" => {
-            let (session, tasks) = (fields.text("session")?, fields.number("tasks")?.unwrap_or(1));
-            Action::Run { call: call(name, fields)?, session, tasks }
-        }
-        "replace_primary" => Action::ReplacePrimary { call: call(name, fields)? },
+        "failPoint" => Action::FailPoint { data: document(fields)?, times: fields.number("times")?.unwrap_or(1) },
+        "run" => Action::Run { command: document(fields)?, session: fields.text("session")? },
         "read" => {
             let (session, count) = (fields.text("session")?, fields.number("count")?);
-            Action::Read { call: call(name, fields)?, session, further: cursor_options(fields)?, count }
+            let mut further = CursorOptions::new();
+            further.batch_size = fields.number("batch_size")?.and_then(|size| u32::try_from(size).ok());
+            Action::Read { command: document(fields)?, session, further, count: fields.need(count, "count")? }
         }
-        "open" => {
-            let cursor = fields.text("cursor")?.unwrap_or_else(|| "cursor".to_owned());
-            Action::Open { call: call(name, fields)?, cursor, further: cursor_options(fields)? }
-        }
-        "next" => Action::Next(text(fields)?),
-        "close_cursor" => Action::CloseCursor(text(fields)?),
-        "drop_cursor" => Action::DropCursor(text(fields)?),
         "start_session" => {
             let mut options = ClientSessionOptions::new();
-            options.causal_consistency = fields.flag("causal")?.unwrap_or(options.causal_consistency);
-            options.snapshot = fields.flag("snapshot")?.unwrap_or(options.snapshot);
+            options.snapshot = fields.maybe("snapshot", Bson::as_bool)?.unwrap_or(options.snapshot);
             options.default_timeout = fields.millis("default_timeout")?;
             Action::StartSession(text(fields)?, options)
         }
@@ -353,13 +229,10 @@ fn action(name: &str, fields: &mut Fields) -> Result<Action, String> {
         "with_transaction" => {
             let (session, transaction) = (text(fields)?, transaction(fields)?);
             let commands = fields.list("commands")?;
-            let commands = fields.need(commands, "commands")?;
-            let call = |command: Bson| {
-                let command = command.as_document().cloned().ok_or("commands has no command")?;
-                Ok::<_, String>(Call { database: "db".to_owned(), command, options: CommandOptions::new() })
-            };
-            let calls = commands.into_iter().map(call).collect::<Result<Vec<_>, _>>()?;
-            Action::WithTransaction { session, transaction, calls, works: fields.number("works")?.unwrap_or(1) }
+            let commands = fields.need(commands, "commands")?.into_iter();
+            let command = |command: Bson| command.as_document().cloned().ok_or("commands has no command");
+            let commands = commands.map(command).collect::<Result<Vec<_>, _>>()?;
+            Action::WithTransaction { session, transaction, commands, works: fields.number("works")?.unwrap_or(1) }
         }
         "close" => {
             fields.take(name);
@@ -369,73 +242,17 @@ fn action(name: &str, fields: &mut Fields) -> Result<Action, String> {
     })
 }
 
-fn call(name: &str, fields: &mut Fields) -> Result<Call, String> {
-    let command = fields.document(name)?;
-    let command = fields.need(command, name)?;
-    let database = fields.text("database")?.unwrap_or_else(|| "db".to_owned());
-    let mut options = CommandOptions::new();
-    if let Some(mut given) = fields.fields("options")? {
-        let mode = match given.text("read_preference")?.as_deref() {
-            None => None,
-            Some("primaryPreferred") => Some(ReadMode::PrimaryPreferred),
-            Some("secondary") => Some(ReadMode::Secondary),
-            Some(other) => return Err(format!("{}: unknown read preference {other}", given.of)),
-        };
-        options.read_preference = mode.map(ReadPreference::of);
-        options.timeout = given.millis("timeout")?;
-        options.idempotent = given.flag("idempotent")?.unwrap_or(options.idempotent);
-        options.retry = given.flag("retry")?.unwrap_or(options.retry);
-        let in_reply = given.flag("write_errors_in_reply")?;
-        options.write_errors_in_reply = in_reply.unwrap_or(options.write_errors_in_reply);
-        given.end()?;
-    }
-    Ok(Call { database, command, options })
-}
-
-fn cursor_options(fields: &mut Fields) -> Result<CursorOptions, String> {
-    let mut options = CursorOptions::new();
-    if let Some(mut given) = fields.fields("cursor_options")? {
-        options.batch_size = given.number("batch_size")?.and_then(|size| u32::try_from(size).ok());
-        options.max_await_time = given.millis("max_await_time")?;
-        options.comment = given.take("comment");
-        given.end()?;
-    }
-    Ok(options)
-}
-
 fn transaction(fields: &mut Fields) -> Result<TransactionOptions, String> {
     let mut options = TransactionOptions::new();
-    if let Some(mut given) = fields.fields("transaction")? {
-        options.read_concern_level = given.text("read_concern_level")?;
-        options.max_commit_time = given.millis("max_commit_time")?;
-        options.timeout = given.millis("timeout")?;
-        if let Some(mut concern) = given.fields("write_concern")? {
-            let w = match concern.take("w") {
-                None => None,
-                Some(Bson::String(name)) => Some(W::Name(name)),
-                Some(number) => Some(W::Nodes(number.as_i32().and_then(|nodes| u32::try_from(nodes).ok()).ok_or("w")?)),
-            };
-            let (journal, w_timeout) = (concern.flag("journal")?, concern.millis("w_timeout")?);
-            options.write_concern = Some(WriteConcern { w, journal, w_timeout });
-            concern.end()?;
-        }
-        given.end()?;
-    }
+    options.timeout = fields.millis("timeout")?;
     Ok(options)
 }
 
 fn event(value: Bson, of: &str) -> Result<Expected, String> {
     let mut fields = Fields::new(&value, &format!("{of}: event"))?;
-    let mut found = None;
-    for stage in ["started", "succeeded", "failed"] {
-        if let Some(name) = fields.text(stage)? {
-            found = Some((stage, name));
-        }
-    }
-    let (stage, name) = found.ok_or_else(|| format!("{of}: an event has no name"))?;
+    let name = fields.text("started")?.ok_or_else(|| format!("{of}: an event has no name"))?;
     let (with, server) = (fields.take("with"), fields.take("server"));
     let (connection, operation) = (fields.take("connection"), fields.take("operation"));
-    let is_redacted = fields.flag("redacted")?.unwrap_or_default();
     fields.end()?;
-    Ok(Expected { stage, name, with, server, connection, operation, is_redacted })
+    Ok(Expected { name, with, server, connection, operation })
 }

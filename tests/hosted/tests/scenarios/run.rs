@@ -2,14 +2,16 @@
 
 use crate::deployment::Deployment;
 use crate::events::Watched;
-use crate::file::{Action, Call, Scenario, Step};
+use crate::file::{Action, Scenario, Step};
 use crate::matching::Names;
 use alloc::collections::BTreeMap;
 use bson::{Bson, Document};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::ServerType;
 use poolhouse_smol::poolhouse_driver::EventKinds;
-use poolhouse_smol::{Client, ClientOptions, ClientSession, CommandOptions, Cursor, Error};
+use poolhouse_smol::{
+    Client, ClientOptions, ClientSession, CommandOptions, Cursor, CursorOptions, Error, SessionCursor,
+};
 use smol::future::FutureExt;
 
 /// The connections to the primary of each client when its scenario begins.
@@ -22,7 +24,6 @@ struct Run<'a> {
     deployment: &'a Deployment<'a>,
     clients: BTreeMap<String, Watched>,
     sessions: BTreeMap<String, ClientSession>,
-    cursors: BTreeMap<String, Cursor>,
     names: Names,
 }
 
@@ -61,20 +62,18 @@ async fn run(scenario: &Scenario, deployment: &Deployment<'_>) -> Result<(), Str
         let subscription = client.subscribe_to(EventKinds::COMMANDS);
         clients.insert(name.clone(), Watched::new(client, subscription));
     }
-    let (sessions, cursors) = (BTreeMap::new(), BTreeMap::new());
-    let mut run = Run { deployment, clients, sessions, cursors, names };
+    let mut run = Run { deployment, clients, sessions: BTreeMap::new(), names };
     for (index, step) in scenario.steps.iter().enumerate() {
         run.step(step).await.map_err(|error| format!("step {index}: {error}"))?;
     }
-    run.cursors.clear();
     run.sessions.clear();
     for watched in run.clients.values() {
-        // It waits until dropped cursors and transactions have ended.
+        // It waits until dropped transactions have ended.
         watched.client.close().await;
     }
     for (name, expected) in &scenario.events {
         let watched = run.clients.get_mut(name).ok_or_else(|| format!("no client {name}"))?;
-        watched.check(expected, scenario.observes_all, &mut run.names)?;
+        watched.check(expected, &mut run.names)?;
     }
     match &scenario.outcome {
         Some(outcome) => same_documents(outcome, deployment.documents()?),
@@ -130,86 +129,37 @@ impl Run<'_> {
             },
             (Ok(value), Some(_)) => Err(format!("it succeeded: {value:?}")),
             (Err(error), None) => Err(format!("it failed: {error:?}")),
-            (Err(error), Some(fault)) => fault.check(&error, &mut self.names),
+            (Err(error), Some(fault)) => fault.check(&error),
         }
     }
 
     /// Performs a step. The outer error is a fault of the scenario or of a number that it expects.
     async fn act(&mut self, step: &Step) -> Result<Outcome, String> {
-        let watched = self.clients.get_mut(&step.client).ok_or_else(|| format!("no client {}", step.client))?;
+        let watched = self.clients.get(&step.client).ok_or_else(|| format!("no client {}", step.client))?;
         let client = watched.client.clone();
         Ok(match &step.action {
-            Action::FailPoint { data, mode, on } => done(self.deployment.set_fail_point(data, mode, *on)?),
-            Action::Reply { command, reply } => done(self.deployment.set_reply(command, reply)?),
-            Action::Run { call, session: None, tasks: 1 } => call_on(&client, call).await.map(reply),
-            Action::Run { call, session: None, tasks } => {
-                let spawn = |_| {
-                    let (client, call) = (client.clone(), call.clone());
-                    smol::spawn(async move { call_on(&client, &call).await })
-                };
-                let tasks: Vec<_> = (0..*tasks).map(spawn).collect();
-                let mut last = Ok(None);
-                for task in tasks {
-                    last = last.and(task.await.map(reply));
-                }
-                last
+            Action::FailPoint { data, times } => done(self.deployment.set_fail_point(data, *times)?),
+            Action::Run { command, session: None } => client.run_command("db", command.clone()).await.map(reply),
+            Action::Run { command, session: Some(name) } => {
+                session(&mut self.sessions, name)?.run_command("db", command.clone()).await.map(reply)
             }
-            Action::Run { call, session: Some(name), .. } => {
-                call_in(session(&mut self.sessions, name)?, call).await.map(reply)
-            }
-            Action::ReplacePrimary { call } => {
-                let name = call.command.keys().next().cloned().unwrap_or_default();
-                let before = watched.count(&name);
-                let task = smol::spawn({
-                    let (client, call) = (client.clone(), call.clone());
-                    async move { call_on(&client, &call).await }
-                });
-                watched.wait(&name, before + 1).await?;
-                self.deployment.replace_primary()?;
-                let outcome = task.await.map(reply);
-                self.deployment.settle()?;
-                outcome
-            }
-            Action::Read { call, session: in_session, further, count } => {
-                let further = further.clone();
-                let (command, options) = (call.command.clone(), call.options);
+            Action::Read { command, session: in_session, further, count } => {
+                let (command, further, options) = (command.clone(), further.clone(), CommandOptions::new());
                 let read = match in_session {
-                    None => match client.run_cursor_command(&call.database, command, options, further).await {
+                    None => match client.run_cursor_command("db", command, options, further).await {
                         Ok(cursor) => rest(cursor).await,
                         Err(error) => Err(error),
                     },
                     Some(name) => {
                         let session = session(&mut self.sessions, name)?;
-                        read_in(session, call, further).await
+                        read_in(session, command, further).await
                     }
                 };
-                if let (Ok(read), Some(count)) = (&read, count) {
-                    if read != count {
-                        return Err(format!("{read} documents, expected {count}"));
-                    }
-                }
-                read.map(|count| Some(count.into()))
-            }
-            Action::Open { call, cursor, further } => {
-                let (command, further) = (call.command.clone(), further.clone());
-                match client.run_cursor_command(&call.database, command, call.options, further).await {
-                    Ok(opened) => {
-                        self.cursors.insert(cursor.clone(), opened);
-                        Ok(None)
-                    }
-                    Err(error) => Err(error),
+                match read {
+                    Ok(read) if read != *count => return Err(format!("{read} documents, expected {count}")),
+                    read => read.map(|_| None),
                 }
             }
-            Action::Next(name) => {
-                let cursor = self.cursors.get_mut(name).ok_or_else(|| format!("no cursor {name}"))?;
-                let next: Result<Option<Document>, _> = cursor.try_next().await;
-                next.map(|document| Some(document.map_or(Bson::Null, Bson::Document)))
-            }
-            Action::CloseCursor(name) => match self.cursors.remove(name) {
-                Some(cursor) => cursor.close().await.map(|()| None),
-                None => return Err(format!("no cursor {name}")),
-            },
-            Action::DropCursor(name) => done(self.cursors.remove(name).map(drop).ok_or("no such cursor")?),
             Action::StartSession(name, options) => {
                 self.sessions.insert(name.clone(), client.start_session(*options));
                 Ok(None)
@@ -220,12 +170,12 @@ impl Run<'_> {
             }
             Action::Commit(name) => session(&mut self.sessions, name)?.commit_transaction().await.map(|()| None),
             Action::Abort(name) => session(&mut self.sessions, name)?.abort_transaction().await.map(|()| None),
-            Action::WithTransaction { session: name, transaction, calls, works } => {
+            Action::WithTransaction { session: name, transaction, commands, works } => {
                 let mut begun = 0;
                 let work = async |session: &mut ClientSession| {
                     begun += 1;
-                    for call in calls {
-                        call_in(session, call).await?;
+                    for command in commands {
+                        session.run_command("db", command.clone()).await?;
                     }
                     Ok::<_, Error>(())
                 };
@@ -256,14 +206,6 @@ fn session<'a>(sessions: &'a mut BTreeMap<String, ClientSession>, name: &str) ->
     sessions.get_mut(name).ok_or_else(|| format!("no session {name}"))
 }
 
-async fn call_on(client: &Client, call: &Call) -> Result<Document, Error> {
-    client.run_command_with(&call.database, call.command.clone(), call.options).await
-}
-
-async fn call_in(session: &mut ClientSession, call: &Call) -> Result<Document, Error> {
-    session.run_command_with(&call.database, call.command.clone(), call.options).await
-}
-
 /// Reads a cursor until its end, and returns the number of documents.
 async fn rest(mut cursor: Cursor) -> Result<i64, Error> {
     let mut count = 0;
@@ -273,14 +215,9 @@ async fn rest(mut cursor: Cursor) -> Result<i64, Error> {
     Ok(count)
 }
 
-async fn read_in(
-    session: &mut ClientSession,
-    call: &Call,
-    further: poolhouse_smol::CursorOptions,
-) -> Result<i64, Error> {
-    let options: CommandOptions<'_> = call.options;
-    let mut cursor: poolhouse_smol::SessionCursor<'_> =
-        session.run_cursor_command(&call.database, call.command.clone(), options, further).await?;
+async fn read_in(session: &mut ClientSession, command: Document, further: CursorOptions) -> Result<i64, Error> {
+    let options = CommandOptions::new();
+    let mut cursor: SessionCursor<'_> = session.run_cursor_command("db", command, options, further).await?;
     let mut count = 0;
     while cursor.next_raw().await?.is_some() {
         count += 1;

@@ -309,7 +309,7 @@ impl Deployment {
 pub(crate) struct Shared {
     topology: Topology,
     /// Each test has fake servers of its own.
-    is_fake: bool,
+    pub(crate) is_fake: bool,
     state: Mutex<State>,
     freed: Condvar,
 }

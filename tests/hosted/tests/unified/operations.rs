@@ -165,9 +165,11 @@ impl Run {
         if is_change_stream && result.as_ref().is_err_and(error::is_resumable) {
             return unsupported("a change stream that resumes");
         }
-        let result = result?;
-        self.cursors.borrow_mut().insert(id.to_owned(), cursor);
-        match result {
+        // The next call on a change stream that timed out resumes it.
+        if !is_change_stream || result.is_ok() {
+            self.cursors.borrow_mut().insert(id.to_owned(), cursor);
+        }
+        match result? {
             Some(document) => Ok(Some(Bson::Document(document))),
             None if name == "iterateOnce" => Ok(None),
             None => Err(Stop::Fault("the cursor has ended".to_owned())),
@@ -718,10 +720,11 @@ impl Call<'_> {
 
     /// The command of a test, with its name as the first field.
     fn command(&self) -> Result<Document, Stop> {
-        let (name, given) = (self.argument("commandName")?, self.document("command")?);
-        let name = name.as_str().unwrap_or_default();
+        let given = self.document("command")?;
+        let first = given.keys().next().map(String::as_str);
+        let name = self.arguments.get_str("commandName").ok().or(first).unwrap_or_default();
         let mut command = doc! { name: given.get(name).cloned().unwrap_or(Bson::Int32(1)) };
-        command.extend(given);
+        command.extend(given.clone());
         Ok(command)
     }
 
