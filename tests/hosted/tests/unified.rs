@@ -18,20 +18,30 @@ extern crate alloc;
 
 #[path = "unified/bulk.rs"]
 mod bulk;
+#[path = "capture/spans.rs"]
+mod captured;
 #[path = "unified/deployment.rs"]
 mod deployment;
 #[path = "unified/error.rs"]
 mod error;
 #[path = "unified/events.rs"]
 mod events;
+#[path = "capture/fields.rs"]
+mod fields;
+#[path = "unified/logs.rs"]
+mod logs;
 #[path = "unified/matching.rs"]
 mod matching;
+#[path = "capture/messages.rs"]
+mod messages;
 #[path = "unified/operations.rs"]
 mod operations;
 #[path = "unified/router.rs"]
 mod router;
 #[path = "unified/run.rs"]
 mod run;
+#[path = "unified/spans.rs"]
+mod spans;
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -93,6 +103,7 @@ fn main() -> ExitCode {
 
 fn all() -> ExitCode {
     let mut arguments = Arguments::from_args();
+    messages::install();
     arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     let is_ci = env::var("CI").is_ok_and(|ci| ci == "true");
     let missing = mongod::available().err();

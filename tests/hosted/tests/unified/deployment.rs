@@ -5,6 +5,7 @@ use crate::router::Router;
 use alloc::sync::Arc;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
+use core::net::SocketAddr;
 use core::time::Duration;
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -105,6 +106,11 @@ impl Deployment {
             Servers::One(server) => vec![server],
             Servers::Set(set) => (0..set.members_count()).map(|member| set.member(member)).collect(),
         }
+    }
+
+    /// The addresses that clients may use.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.members().into_iter().map(Mongod::address).chain(self.routers.iter().map(Router::address)).collect()
     }
 
     /// Whether the server has these values of its parameters.
