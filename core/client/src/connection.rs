@@ -250,8 +250,8 @@ pub(super) async fn exchange<P: Platform>(
 ) -> Result<(), Error> {
     let mut parts = *parts;
     loop {
+        let span = client.command_span(guard, session, &parts);
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| session.write(client, body, &parts);
-        let span = client.command_span(guard, &parts);
         let sending = async {
             if parts.has_reply {
                 guard.run_command(parts.database, write).await.map(drop)

@@ -201,9 +201,23 @@ impl<P: Platform> SessionState<P> {
         }
     }
 
-    /// Writes a command with the fields of an attempt.
+    /// Writes a command with the fields of an attempt, which is sent then.
     pub(super) fn write(
         &mut self,
+        client: &Client<P>,
+        body: &mut DocumentWriter<'_, Vec<u8>>,
+        parts: &Parts<'_>,
+    ) -> Result<(), EncodeError> {
+        self.append(client, body, parts)?;
+        if let (Some(session), Some(begun)) = (&mut self.server, parts.additions.session) {
+            session.send(begun);
+        }
+        Ok(())
+    }
+
+    /// Appends a command with the fields of an attempt.
+    pub(super) fn append(
+        &self,
         client: &Client<P>,
         body: &mut DocumentWriter<'_, Vec<u8>>,
         parts: &Parts<'_>,
@@ -218,8 +232,7 @@ impl<P: Platform> SessionState<P> {
         if let Some(time) = additions.max_time_ms {
             body.int64("maxTimeMS", time)?;
         }
-        if let (Some(session), Some(begun)) = (&mut self.server, additions.session) {
-            session.send(begun);
+        if let Some(session) = self.server_session(&additions) {
             session.append(body)?;
         }
         match (additions.txn_number, additions.role) {
@@ -238,6 +251,11 @@ impl<P: Platform> SessionState<P> {
             api.write(body)?;
         }
         preference.map_or(Ok(()), |preference| append_read_preference(body, preference))
+    }
+
+    /// The server session whose `lsid` an attempt adds.
+    pub(super) fn server_session(&self, additions: &Additions) -> Option<&ServerSession> {
+        self.server.as_ref().filter(|_| additions.session.is_some())
     }
 
     /// Takes the times of a reply, which may report an error of the command. A malformed time is

@@ -27,17 +27,18 @@
 //! | `db.system.name` | all | `mongodb` |
 //! | `db.namespace` | both | the database |
 //! | `db.collection.name` | both | the collection, of a command that is known to have one, unless the database is `admin` |
-//! | `db.operation.name` | operation | the name of its command: `find`, `getMore`, `commitTransaction` |
+//! | `db.operation.name` | operation | the name of its command: `find`, `getMore`, `commitTransaction`; for `create` and `drop`, `createCollection` and `dropCollection` |
 //! | `db.operation.summary` | operation | the name, the database and the collection |
 //! | `db.command.name` | command | the name of the command |
 //! | `db.query.summary` | command | the name, the database and the collection |
-//! | `db.query.text` | command | the command as the application passed it, without `lsid`, `$clusterTime`, `$db` and `signature`, if [`TracingOptions::query_text_length_max`] is not 0 |
+//! | `db.query.text` | command | the command that is sent, without `lsid`, `$clusterTime`, `$db` and `signature`, if [`TracingOptions::query_text_length_max`] is not 0 |
 //! | `server.address`, `server.port` | command | host and port of the server, or the path of its socket |
 //! | `network.transport` | command | `tcp` or `unix` |
 //! | `db.mongodb.driver_connection_id` | command | the number of the connection in its pool |
 //! | `db.mongodb.server_connection_id` | command | the server's number of the connection |
 //! | `db.mongodb.cursor_id` | command | the cursor of a `getMore`, the first of a `killCursors`, or that of the reply |
-//! | `db.mongodb.txn_number` | command | the number that the client has added |
+//! | `db.mongodb.lsid` | command | the id of its session, a UUID |
+//! | `db.mongodb.txn_number` | command | the number of its transaction or retryable write |
 //! | `db.response.status_code` | both | the code of the server's error |
 //! | `exception.type` | both | the variant of [`Error`] |
 //! | `exception.message` | both | the text of the error |
@@ -50,10 +51,12 @@
 mod tests;
 
 use crate::connection::Parts;
+use crate::session::SessionState;
 use crate::{Client, Error, Net, Platform};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use bson::Uuid;
 use poolhouse_core::address::HostAddress;
 use poolhouse_core::observe::Truncated;
 use poolhouse_driver::Guard;
@@ -162,9 +165,13 @@ impl<P: Platform> Client<P> {
     /// Returns the span of a command that is sent now; `None` if there is no subscriber to it, or if
     /// the command may contain a secret.
     #[inline]
-    pub(crate) fn command_span(&self, guard: &Guard<'_, Net<P>>, parts: &Parts<'_>) -> Option<CommandSpan> {
-        let options = self.options().tracing;
-        if options.enabled { CommandSpan::new(guard, parts, options.query_text_length_max) } else { None }
+    pub(crate) fn command_span(
+        &self,
+        guard: &Guard<'_, Net<P>>,
+        session: &SessionState<P>,
+        parts: &Parts<'_>,
+    ) -> Option<CommandSpan> {
+        if self.options().tracing.enabled { CommandSpan::new(self, guard, session, parts) } else { None }
     }
 }
 
@@ -187,6 +194,7 @@ impl OperationSpan {
         if !tracing::span_enabled!(target: SPANS, Level::INFO) {
             return None;
         }
+        let name = operation_name(name);
         let summary = summary(name, database, collection);
         let new = || {
             tracing::info_span!(
@@ -236,7 +244,12 @@ impl TransactionSpan {
 
 impl CommandSpan {
     #[cold]
-    fn new<P: Platform>(guard: &Guard<'_, Net<P>>, parts: &Parts<'_>, text_length_max: usize) -> Option<Self> {
+    fn new<P: Platform>(
+        client: &Client<P>,
+        guard: &Guard<'_, Net<P>>,
+        session: &SessionState<P>,
+        parts: &Parts<'_>,
+    ) -> Option<Self> {
         let &Parts { database, command, additions, .. } = parts;
         if is_sensitive(command) || !tracing::span_enabled!(target: SPANS, Level::INFO) {
             return None;
@@ -253,9 +266,20 @@ impl CommandSpan {
             Some(HostAddress::Unix(path)) => (Some(path), None, Some("unix")),
             None => (None, None, None),
         };
-        let mut kept = Vec::new();
-        let text = (text_length_max > 0)
-            .then(|| display(Truncated::new(shown(command, &mut kept).relaxed_json(), text_length_max)));
+        let own_lsid = || {
+            let lsid = command.get("lsid").ok()??.as_document()?;
+            <[u8; 16]>::try_from(lsid.get("id").ok()??.as_binary()?.bytes).ok()
+        };
+        let lsid = session.server_session(&additions).map(|session| *session.id()).or_else(own_lsid);
+        let own_number = || command.get("txnNumber").ok()??.as_integer();
+        let text_length_max = client.options().tracing.query_text_length_max;
+        let (mut sent, mut kept) = (Vec::new(), Vec::new());
+        let text = (text_length_max > 0).then(|| {
+            let is_written = DocumentWriter::write(&mut sent, |body| session.append(client, body, parts)).is_ok();
+            // A command that cannot be written is not sent.
+            let sent = if is_written { RawDocument::new(&sent).unwrap_or(command) } else { command };
+            display(Truncated::new(shown(sent, &mut kept).relaxed_json(), text_length_max))
+        });
         Some(Self(tracing::info_span!(
             target: SPANS,
             "command",
@@ -274,7 +298,8 @@ impl CommandSpan {
             "db.mongodb.driver_connection_id" = i64::try_from(guard.connection_id()).ok(),
             "db.mongodb.server_connection_id" = guard.established().and_then(|known| known.server_connection_id),
             "db.mongodb.cursor_id" = cursor_id,
-            "db.mongodb.txn_number" = additions.txn_number,
+            "db.mongodb.lsid" = lsid.map(|id| display(Uuid::from_bytes(id))),
+            "db.mongodb.txn_number" = additions.txn_number.or_else(own_number),
             "db.response.status_code" = Empty,
             "exception.type" = Empty,
             "exception.message" = Empty,
@@ -320,6 +345,17 @@ const fn type_of(error: &Error) -> &'static str {
         Error::Session(_) => "Error::Session",
         Error::Cursor(_) => "Error::Cursor",
         Error::Bson(_) => "Error::Bson",
+    }
+}
+
+/// The name of the operation that a command executes, where it has another one.
+///
+/// Source: OpenTelemetry, "Covered operations".
+fn operation_name(command: &str) -> &str {
+    match command {
+        "create" => "createCollection",
+        "drop" => "dropCollection",
+        other => other,
     }
 }
 

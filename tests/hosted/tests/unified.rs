@@ -20,20 +20,30 @@ extern crate alloc;
 
 #[path = "unified/bulk.rs"]
 mod bulk;
+#[path = "capture/spans.rs"]
+mod captured;
 #[path = "unified/deployment.rs"]
 mod deployment;
 #[path = "unified/error.rs"]
 mod error;
 #[path = "unified/events.rs"]
 mod events;
+#[path = "capture/fields.rs"]
+mod fields;
+#[path = "unified/logs.rs"]
+mod logs;
 #[path = "unified/matching.rs"]
 mod matching;
+#[path = "capture/messages.rs"]
+mod messages;
 #[path = "unified/operations.rs"]
 mod operations;
 #[path = "unified/router.rs"]
 mod router;
 #[path = "unified/run.rs"]
 mod run;
+#[path = "unified/spans.rs"]
+mod spans;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -106,6 +116,7 @@ fn main() -> ExitCode {
 
 fn all() -> ExitCode {
     let mut arguments = Arguments::from_args();
+    messages::install();
     arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     let is_ci = env::var("CI").is_ok_and(|ci| ci == "true");
     let missing = mongod::available().err();
@@ -128,7 +139,11 @@ fn all() -> ExitCode {
             }
             if let Some(reason) = missing {
                 eprintln!("skipped: unified suite on genuine servers: {reason}");
-                trials.push(left_out("genuine".to_owned(), reason, is_ci && env::var_os(mongod::MONGOD_MISSING).is_some()));
+                trials.push(left_out(
+                    "genuine".to_owned(),
+                    reason,
+                    is_ci && env::var_os(mongod::MONGOD_MISSING).is_some(),
+                ));
             }
         }
         Err(reason) => {
@@ -347,7 +362,10 @@ fn listed() -> Result<Listed, String> {
     let entries = |list: &'static str| {
         let entry = move |entry: &Document| {
             let need = |name: &str| {
-                entry.get_str(name).map(str::to_owned).map_err(|error| format!("unified.json: {name}: {error}: {entry}"))
+                entry
+                    .get_str(name)
+                    .map(str::to_owned)
+                    .map_err(|error| format!("unified.json: {name}: {error}: {entry}"))
             };
             Ok(Known {
                 name: need("test")?,
@@ -361,7 +379,11 @@ fn listed() -> Result<Listed, String> {
     let proofs = file.get_document("proves").map_err(|error| format!("unified.json: {error}"))?.values();
     let name = |name: &Bson| name.as_str().map(str::to_owned).ok_or_else(|| format!("unified.json: {name} is no name"));
     let proofs = proofs.flat_map(|names| names.as_array().into_iter().flatten()).map(name);
-    Ok(Listed { fails: entries("fails")?, not_on_fakes: entries("not_on_fakes")?, proofs: proofs.collect::<Result<_, _>>()? })
+    Ok(Listed {
+        fails: entries("fails")?,
+        not_on_fakes: entries("not_on_fakes")?,
+        proofs: proofs.collect::<Result<_, _>>()?,
+    })
 }
 
 /// A name in `unified.json` without a test is an error, unless the official files lack its whole folder.

@@ -1,6 +1,7 @@
 //! No spans: the feature `tracing` is disabled.
 
 use crate::connection::Parts;
+use crate::session::SessionState;
 use crate::{Client, Error, Net, Platform};
 use poolhouse_driver::Guard;
 use poolhouse_wire::bson::RawDocument;
@@ -38,7 +39,12 @@ impl<P: Platform> Client<P> {
     }
 
     #[inline]
-    pub(crate) const fn command_span(&self, _: &Guard<'_, Net<P>>, _: &Parts<'_>) -> Option<CommandSpan> {
+    pub(crate) const fn command_span(
+        &self,
+        _: &Guard<'_, Net<P>>,
+        _: &SessionState<P>,
+        _: &Parts<'_>,
+    ) -> Option<CommandSpan> {
         None
     }
 }

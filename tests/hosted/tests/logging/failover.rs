@@ -1,13 +1,13 @@
 //! The log lines for operators while the primary of a replica set is killed and restarted.
 
-use super::capture::{self, Message};
-use super::deployment::PATIENCE;
+use crate::messages::{self, Message};
 use libtest_mimic::Failed;
 use poolhouse_core::ServerType;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::topology::{TopologyDescription, TopologyType};
 use poolhouse_smol::{Client, ClientOptions, Event, Notice, Subscription};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+use poolhouse_tests::patience::PATIENCE;
 use smol::future::FutureExt;
 
 /// The number of connections in use when the primary is killed. The operation on each of them
@@ -26,7 +26,7 @@ pub(crate) fn killed_primary(shows: bool) -> Result<(), Failed> {
     let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3).by_hand()).map_err(|error| error.to_string())?;
     let killed = set.primary().expect("a set starts with a primary");
     let address = set.address(killed).to_string();
-    capture::clear();
+    let from = messages::count();
     let elected = smol::block_on(async {
         let options = ClientOptions::parse(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
         let (client, mut events) = Client::new_subscribed(options.expect("a connection string")).expect("a client");
@@ -68,9 +68,11 @@ pub(crate) fn killed_primary(shows: bool) -> Result<(), Failed> {
         ("info", format!("primary found: {elected} of replica set rs0")),
         ("info", format!("server reconnected: {address}")),
     ];
-    let lines: Vec<Message> =
-        capture::taken().into_iter().filter(|message| ["warn", "info"].contains(&message.level.as_str())).collect();
-    let mut found: Vec<_> = lines.iter().map(|line| (line.level.as_str(), text(line))).collect();
+    let lines: Vec<Message> = messages::since(from)
+        .into_iter()
+        .filter(|message| ["warn", "info"].contains(&message.level.as_str()))
+        .collect();
+    let mut found: Vec<_> = lines.iter().map(|line| (line.level.as_str(), crate::text(line).to_owned())).collect();
     for (level, line) in found.iter().filter(|_| shows) {
         println!("{} poolhouse::deployment: {line}", level.to_uppercase());
     }
@@ -88,10 +90,6 @@ pub(crate) fn killed_primary(shows: bool) -> Result<(), Failed> {
 fn is_reason(reason: &str, known: &str) -> bool {
     let Some(number) = reason.strip_prefix(known) else { return false };
     number.is_empty() || number.strip_prefix(" (os error ").is_some_and(|number| number.ends_with(')'))
-}
-
-fn text(line: &Message) -> String {
-    line.data["message"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The client's next event.

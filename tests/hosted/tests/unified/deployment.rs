@@ -61,7 +61,7 @@ pub(crate) struct Deployment {
 enum Servers {
     One(Box<Mongod>),
     Set(MongodReplicaSet),
-    Fake(FakeServer),
+    Fake(Arc<FakeServer>),
     FakeSet(Box<FakeReplicaSet>),
     FakeRouters(FakeMongoses),
     FakeBalancer(FakeBalancer),
@@ -74,7 +74,7 @@ impl Deployment {
         let mut options = FakeOptions::with_users(vec![FakeUser::new("ada", "pencil")]);
         options.auth_required = false;
         let servers = match topology {
-            Topology::Single => Servers::Fake(FakeServer::start(options).map_err(failed)?),
+            Topology::Single => Servers::Fake(Arc::new(FakeServer::start(options).map_err(failed)?)),
             Topology::ReplicaSet => {
                 let mut set = FakeReplicaSetOptions::of(3).by_hand();
                 set.server = options;
@@ -105,7 +105,8 @@ impl Deployment {
             Servers::FakeSet(set) => (0..set.servers_count()).map(|member| set.server(member)).collect(),
             Servers::FakeRouters(routers) => routers.servers().to_vec(),
             Servers::FakeBalancer(balancer) => balancer.backends().to_vec(),
-            Servers::One(_) | Servers::Set(_) | Servers::Fake(_) => Vec::new(),
+            Servers::Fake(server) => vec![Arc::clone(server)],
+            Servers::One(_) | Servers::Set(_) => Vec::new(),
         }
     }
 
@@ -161,7 +162,6 @@ impl Deployment {
     /// The address of the fake server that accepts writes.
     fn fake_primary(&self) -> Result<SocketAddr, String> {
         Ok(match &self.servers {
-            Servers::Fake(server) => server.address(),
             Servers::FakeSet(set) => set.address(set.primary().ok_or("no primary")?),
             _ => self.fakes().first().ok_or("no fake server")?.address(),
         })
@@ -173,6 +173,14 @@ impl Deployment {
             Servers::Set(set) => (0..set.members_count()).map(|member| set.member(member)).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// The addresses that clients may use.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let balancer =
+            if let Servers::FakeBalancer(balancer) = &self.servers { Some(balancer.address()) } else { None };
+        let members = self.members().into_iter().map(Mongod::address).chain(self.routers.iter().map(Router::address));
+        members.chain(self.fakes().iter().map(|server| server.address())).chain(balancer).collect()
     }
 
     /// Whether the server has these values of its parameters.
@@ -240,9 +248,6 @@ impl Deployment {
     }
 
     pub(crate) fn clean_fail_points(&self) -> Result<(), String> {
-        if let Servers::Fake(server) = &self.servers {
-            server.clear_fail_points();
-        }
         for server in self.fakes() {
             server.clear_fail_points();
         }

@@ -1,10 +1,9 @@
 //! A subscriber of one thread that keeps its spans.
 
-use alloc::collections::BTreeMap;
+use crate::fields::Fields;
 use alloc::sync::Arc;
-use core::fmt;
+use bson::Document;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber, span};
 
@@ -14,14 +13,14 @@ pub(crate) struct Captured {
     pub(crate) id: u64,
     pub(crate) parent: Option<u64>,
     pub(crate) name: &'static str,
-    pub(crate) fields: BTreeMap<String, String>,
+    pub(crate) fields: Document,
     pub(crate) is_closed: bool,
     handles: usize,
 }
 
 impl Captured {
     pub(crate) fn text(&self, field: &str) -> Option<&str> {
-        self.fields.get(field).map(String::as_str)
+        self.fields.get_str(field).ok()
     }
 }
 
@@ -113,18 +112,5 @@ impl Subscriber for Capture {
             span.is_closed = span.handles == 0;
             span.is_closed
         })
-    }
-}
-
-#[derive(Default)]
-struct Fields(BTreeMap<String, String>);
-
-impl Visit for Fields {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name().to_owned(), value.to_owned());
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.insert(field.name().to_owned(), format!("{value:?}"));
     }
 }
