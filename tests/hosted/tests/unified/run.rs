@@ -347,6 +347,12 @@ impl Run {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             uri += &format!("&{name}={value}");
         }
+        // After a failure that ends no connection, a client waits for the next reply to hello: for 10 s by default.
+        let observed = entity.get_array("observeEvents").map(Vec::as_slice).unwrap_or_default();
+        let sees_heartbeats = observed.iter().filter_map(Bson::as_str).any(|event| event.contains("Heartbeat"));
+        if !sees_heartbeats && !given.contains_key("heartbeatFrequencyMS") {
+            uri += "&heartbeatFrequencyMS=500";
+        }
         let mut options = ClientOptions::parse(&uri).map_err(|error| Stop::Fault(format!("{uri}: {error}")))?;
         if let Some(warning) = options.warnings.first() {
             return Err(Stop::Unsupported(format!("an option of the connection string: {warning}")));
