@@ -2,6 +2,7 @@
 
 use crate::matching;
 use crate::router::Router;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
@@ -55,6 +56,8 @@ pub(crate) struct Deployment {
     routers: Vec<Router>,
     /// The server's release: `[6, 0, 5]`.
     pub(crate) version: Vec<i64>,
+    /// The names of the fail points that tests have set.
+    fail_points: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug)]
@@ -87,13 +90,17 @@ impl Deployment {
             }
             Topology::LoadBalanced => Servers::FakeBalancer(FakeBalancer::start(1).map_err(failed)?),
         };
-        let deployment = Self { topology, servers, routers: Vec::new(), version: vec![6, 0, 0] };
+        let deployment = Self::of(topology, servers, vec![6, 0, 0]);
         if topology != Topology::Single {
             for server in deployment.fakes() {
                 server.update_state(|state| state.cluster_time = Some((50, 1)));
             }
         }
         Ok(deployment)
+    }
+
+    const fn of(topology: Topology, servers: Servers, version: Vec<i64>) -> Self {
+        Self { topology, servers, routers: Vec::new(), version, fail_points: Mutex::new(BTreeSet::new()) }
     }
 
     pub(crate) const fn is_fake(&self) -> bool {
@@ -126,7 +133,7 @@ impl Deployment {
             };
             Servers::Set(MongodReplicaSet::start_with(options).map_err(|error| failed(&error))?)
         };
-        let mut deployment = Self { topology, servers, routers: Vec::new(), version: Vec::new() };
+        let mut deployment = Self::of(topology, servers, Vec::new());
         let address = deployment.primary()?.address();
         let services: Vec<_> = (0..2).map(|_| ObjectId::new()).collect();
         let starts = match topology {
@@ -251,11 +258,20 @@ impl Deployment {
         for server in self.fakes() {
             server.clear_fail_points();
         }
-        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-        for member in self.members() {
-            member.run_command(off.clone()).map_err(|error| format!("the runner: {error}"))?;
+        let names = core::mem::take(&mut *self.fail_points.lock().unwrap_or_else(PoisonError::into_inner));
+        for name in names {
+            for member in self.members() {
+                let off = doc! { "configureFailPoint": &name, "mode": "off" };
+                member.run_command(off).map_err(|error| format!("the runner: {error}"))?;
+            }
         }
         Ok(())
+    }
+
+    /// Notes that a test sets a fail point.
+    pub(crate) fn note_fail_point(&self, point: &Document) {
+        let name = point.get_str("configureFailPoint").unwrap_or_default().to_owned();
+        self.fail_points.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
     }
 
     /// Removes a collection if it exists.

@@ -501,12 +501,14 @@ impl Run {
             "createEntities" => Box::pin(self.create(arguments, "entities")).await,
             "failPoint" => {
                 let point = arguments.get_document("failPoint").map_err(|error| error.to_string())?;
+                self.deployment.note_fail_point(point);
                 let client = self.client(client.unwrap_or_default())?;
                 let set = client.client.run_command("admin", point.clone()).await;
                 set.map(drop).map_err(|error| Stop::Fault(format!("{point}: {error}")))
             }
             "targetedFailPoint" => {
                 let point = arguments.get_document("failPoint").map_err(|error| error.to_string())?;
+                self.deployment.note_fail_point(point);
                 Ok(self.deployment.run("admin", point.clone()).map(drop)?)
             }
             "wait" => {
