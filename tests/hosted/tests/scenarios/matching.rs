@@ -110,8 +110,8 @@ fn number(value: &Bson) -> Option<f64> {
     value.as_f64().or(value.as_i32().map(f64::from)).or(value.as_i64().map(|value| value as f64))
 }
 
-/// An error that is expected. All of its fields are optional: `kind` (the variant of the client's
-/// error), `code`, `labels` that it has, labels that it is `without`, and a `text` in its message.
+/// An error that is expected. All of its fields are optional: `kind` (`operation`, `command`, `session`),
+/// `code`, `labels` that it has, labels that it is `without`, and a `text` in its message.
 #[derive(Debug)]
 pub(crate) struct Fault {
     kind: Option<String>,
@@ -136,18 +136,19 @@ impl Fault {
     }
 
     pub(crate) fn check(&self, error: &Error) -> Result<(), String> {
-        let kind = match error {
-            Error::Operation(..) => "operation",
-            Error::Command(_) => "command",
-            Error::Session(_) => "session",
-            _ => "other",
+        let is_kind = match self.kind.as_deref() {
+            None => true,
+            Some("operation") => matches!(error, Error::Operation(..)),
+            Some("command") => matches!(error, Error::Command(_)),
+            Some("session") => matches!(error, Error::Session(_)),
+            Some(_) => false,
         };
         let has = |label: &Bson| label.as_str().is_some_and(|label| error.has_label(label));
-        let is_right = self.kind.as_deref().is_none_or(|expected| expected == kind)
+        let is_right = is_kind
             && self.code.is_none_or(|code| error.code().map(i64::from) == Some(code))
             && self.labels.iter().all(has)
             && !self.without.iter().any(has)
             && self.text.as_ref().is_none_or(|text| error.to_string().contains(text));
-        if is_right { Ok(()) } else { Err(format!("another error than {self:?}: {kind}: {error:?}")) }
+        if is_right { Ok(()) } else { Err(format!("another error than {self:?}: {error:?}")) }
     }
 }
