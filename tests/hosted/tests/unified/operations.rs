@@ -9,7 +9,7 @@ use alloc::rc::Rc;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::selection::ReadPreferenceOptions;
+use poolhouse_smol::poolhouse_core::selection::{ReadPreferenceOptions, TagSet};
 use poolhouse_smol::{
     CommandOptions, Cursor, CursorOptions, DriverInfo, Error, ReadMode, ReadPreference, TimeoutMode,
     TransactionOptions, W, WriteConcern,
@@ -73,10 +73,19 @@ fn preference_of(preference: &Document) -> Result<ReadPreference<'static>, Stop>
             "maxStalenessSeconds" => {
                 options.max_staleness_seconds = integer(value).and_then(|seconds| u64::try_from(seconds).ok());
             }
+            "tagSets" => options.tag_sets = tag_sets_of(value).leak(),
             other => return unsupported(format!("{other} of a read preference")),
         }
     }
     options.validate().map_err(|error| Stop::Fault(format!("{preference}: {error}")))
+}
+
+/// The tag sets of a test, which live as long as the process: few tests have some.
+fn tag_sets_of(sets: &Bson) -> Vec<TagSet<'static>> {
+    let leaked = |text: &str| -> &'static str { text.to_owned().leak() };
+    let tag = |(name, value): (&String, &Bson)| (leaked(name), leaked(value.as_str().unwrap_or_default()));
+    let sets = sets.as_array().into_iter().flatten().filter_map(Bson::as_document);
+    sets.map(|set| -> TagSet<'static> { set.iter().map(tag).collect::<Vec<_>>().leak() }).collect()
 }
 
 fn mode_of(mode: &str) -> Result<ReadMode, Stop> {
