@@ -279,10 +279,10 @@ async fn read_in(
     further: poolhouse_smol::CursorOptions,
 ) -> Result<i64, Error> {
     let options: CommandOptions<'_> = call.options;
-    let mut cursor: poolhouse_smol::SessionCursor<'_> =
+    let mut cursor: poolhouse_smol::SessionCursor =
         session.run_cursor_command(&call.database, call.command.clone(), options, further).await?;
     let mut count = 0;
-    while cursor.next_raw().await?.is_some() {
+    while cursor.next_raw(session).await?.is_some() {
         count += 1;
     }
     Ok(count)
