@@ -318,6 +318,9 @@ pub type ClientSession = poolhouse_client::ClientSession<Smol>;
 /// A cursor in a [`ClientSession`]: see [`poolhouse_client::SessionCursor`].
 pub type SessionCursor<T = bson::Document> = poolhouse_client::SessionCursor<Smol, T>;
 
+/// The attempts of a transaction: see [`poolhouse_client::TransactionAttempts`].
+pub type TransactionAttempts<'s> = poolhouse_client::TransactionAttempts<'s, Smol>;
+
 /// A pool of any connections on smol: see [`poolhouse_client::pool`].
 ///
 /// # Example

@@ -800,6 +800,124 @@ fn with_transaction_of_a_closure_that_owns_its_captures_can_be_spawned() {
     });
 }
 
+/// A loop may borrow in a task that is spawned, where the compiler refuses a closure that does.
+#[test]
+fn attempts_that_borrow_can_be_spawned() {
+    async fn add(session: &mut ClientSession, name: &str, documents: &[Document]) -> Result<usize, Error> {
+        for document in documents {
+            let named = doc! { "_id": document.get_i32("_id").expect("an id"), "name": name };
+            session.run_command("db", doc! { "insert": "c", "documents": [named] }).await?;
+        }
+        Ok(documents.len())
+    }
+
+    async fn add_all(client: &Client, name: &str, documents: &[Document]) -> Result<usize, Error> {
+        let mut session = session(client);
+        let mut attempts = session.transaction_attempts(TransactionOptions::new());
+        loop {
+            let outcome = add(attempts.begin()?, name, documents).await;
+            if let Some(value) = attempts.end(outcome).await? {
+                return Ok(value);
+            }
+        }
+    }
+
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        primary.set_fail_point(once(&["commitTransaction"]).error(251).labels(&[TRANSIENT]));
+        let task = smol::spawn({
+            let client = client.clone();
+            async move {
+                let (name, documents) = (String::from("tea"), vec![doc! { "_id": 1 }, doc! { "_id": 2 }]);
+                add_all(&client, &name, &documents).await
+            }
+        });
+        assert_eq!(task.await.expect("it is committed"), 2);
+        assert_eq!(count(&client).await, 2);
+        assert_eq!(sent(&primary, "insert").len(), 4, "the whole was repeated");
+        client.close().await;
+    });
+}
+
+#[test]
+fn attempt_that_was_not_ended_is_left_open_without_its_limit() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = session(&client);
+        let limited = TransactionOptions::new().timeout(PATIENCE);
+        let mut attempts = session.transaction_attempts(limited.clone());
+        insert(attempts.begin().expect("no transaction is open")).await.expect("a reply");
+        assert!(matches!(refused(attempts.begin().map(drop)), Error::Session(_)));
+        drop(attempts);
+        assert!(session.in_transaction());
+        let own = CommandOptions::new().timeout(PATIENCE);
+        session.run_command_with("db", one(), own).await.expect("it may have a limit of its own");
+        session.abort_transaction().await.expect("it is open");
+
+        let mut attempts = session.transaction_attempts(limited);
+        insert(attempts.begin().expect("no transaction is open")).await.expect("a reply");
+        assert_eq!(attempts.end(Err::<(), _>(Failure::Mine)).await, Err(Failure::Mine));
+        assert_eq!(primary.count_of("abortTransaction"), 2);
+        drop(attempts);
+        drop(session);
+        client.close().await;
+    });
+}
+
+/// Client Side Operations Timeout, "Sessions".
+#[test]
+fn limit_of_a_commit_or_an_abort_replaces_that_of_the_transaction() {
+    run(async {
+        let short = Duration::from_millis(300);
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = session(&client);
+        let limited = TransactionOptions::new().timeout(short);
+        for own in [PATIENCE, Duration::ZERO, Duration::MAX] {
+            for name in ["commitTransaction", "abortTransaction"] {
+                session.start_transaction(limited.clone()).expect("the previous one has ended");
+                insert(&mut session).await.expect("a reply");
+                primary.set_fail_point(once(&[name]).block(short * 2));
+                let begun = std::time::Instant::now();
+                if name == "commitTransaction" {
+                    session.commit_transaction_within(own).await.expect("it is committed in time");
+                } else {
+                    session.abort_transaction_within(own).await.expect("it is open");
+                }
+                assert!(begun.elapsed() >= short * 2, "{name} within {own:?}: {:?}", begun.elapsed());
+                let rest_ms = field(sent(&primary, name).last().expect("a command"), "maxTimeMS");
+                let rest_ms = rest_ms.and_then(|rest_ms| rest_ms.as_i64());
+                assert_eq!(rest_ms.is_some_and(|rest_ms| rest_ms > 300), own == PATIENCE, "{name}: {rest_ms:?}");
+                assert!(own == PATIENCE || rest_ms.is_none(), "{name}: {rest_ms:?}");
+            }
+        }
+        session.start_transaction(TransactionOptions::new()).expect("the previous one has ended");
+        insert(&mut session).await.expect("a reply");
+        primary.set_fail_point(once(&["commitTransaction"]).block(short));
+        let error = refused(session.commit_transaction_within(short / 3).await);
+        assert!(error.is_timeout() && error.has_label(UNKNOWN), "{error:?}");
+        session.commit_transaction_within(PATIENCE).await.expect("it is repeated");
+
+        // In `with_transaction`, the limit of the whole applies. Nothing is sent.
+        let counts = || (primary.count_of("commitTransaction"), primary.count_of("abortTransaction"));
+        let before = counts();
+        let work = async |session: &mut ClientSession| {
+            let refusals = [
+                refused(session.commit_transaction_within(PATIENCE).await),
+                refused(session.abort_transaction_within(PATIENCE).await),
+            ];
+            for error in refusals {
+                assert!(matches!(&error, Error::Session(what) if what.contains("time limit")), "{error:?}");
+            }
+            assert!(session.in_transaction());
+            insert(session).await
+        };
+        session.with_transaction(TransactionOptions::new().timeout(PATIENCE), work).await.expect("it commits");
+        assert_eq!(counts(), (before.0 + 1, before.1));
+        drop(session);
+        client.close().await;
+    });
+}
+
 /// Routers of a cluster, and a client that uses all of them.
 async fn cluster(count: usize) -> (FakeMongoses, Client) {
     let routers = FakeMongoses::start(count).expect("they start");

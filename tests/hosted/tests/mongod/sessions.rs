@@ -231,7 +231,7 @@ pub(super) async fn transactions_on_a_set() -> Outcome {
     }
     assert_eq!(count, DOCUMENTS);
     drop(cursor);
-    session.commit_transaction().await?;
+    session.commit_transaction_within(PATIENCE).await?;
     assert_eq!(committed(&client, "t").await?, 4);
 
     // Each fault would lose the transaction without a retry, or execute it twice.
