@@ -98,7 +98,10 @@ pub type Cursor<T = bson::Document> = poolhouse_client::Cursor<AsyncStd, T>;
 pub type ClientSession = poolhouse_client::ClientSession<AsyncStd>;
 
 /// A cursor in a [`ClientSession`]: see [`poolhouse_client::SessionCursor`].
-pub type SessionCursor<'s, T = bson::Document> = poolhouse_client::SessionCursor<'s, AsyncStd, T>;
+pub type SessionCursor<T = bson::Document> = poolhouse_client::SessionCursor<AsyncStd, T>;
+
+/// The attempts of a transaction: see [`poolhouse_client::TransactionAttempts`].
+pub type TransactionAttempts<'s> = poolhouse_client::TransactionAttempts<'s, AsyncStd>;
 
 /// A database of a [`Client`]: see [`poolhouse_client::Database`].
 pub type Database = poolhouse_client::Database<AsyncStd>;

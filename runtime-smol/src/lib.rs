@@ -316,7 +316,10 @@ pub type Cursor<T = bson::Document> = poolhouse_client::Cursor<Smol, T>;
 pub type ClientSession = poolhouse_client::ClientSession<Smol>;
 
 /// A cursor in a [`ClientSession`]: see [`poolhouse_client::SessionCursor`].
-pub type SessionCursor<'s, T = bson::Document> = poolhouse_client::SessionCursor<'s, Smol, T>;
+pub type SessionCursor<T = bson::Document> = poolhouse_client::SessionCursor<Smol, T>;
+
+/// The attempts of a transaction: see [`poolhouse_client::TransactionAttempts`].
+pub type TransactionAttempts<'s> = poolhouse_client::TransactionAttempts<'s, Smol>;
 
 /// A pool of any connections on smol: see [`poolhouse_client::pool`].
 ///

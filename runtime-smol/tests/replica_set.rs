@@ -18,6 +18,7 @@ mod replica_set {
     mod preferences;
     mod read_ahead;
     mod retries;
+    mod session_cursors;
     mod sessions;
     mod sharded;
     mod support;

@@ -4,7 +4,7 @@
 
 use super::convert::{self, Read, into_encoded};
 use super::options::tag_sets;
-use super::session::{MaxTime, SessionState};
+use super::session::{LIMIT_IN_TRANSACTION, MaxTime, SessionState};
 use super::transaction::label_retryable_write;
 use super::{Client, Error, Net, Platform, connection};
 use alloc::boxed::Box;
@@ -262,9 +262,7 @@ impl<P: Platform> Client<P> {
             own.check(&shape, read_preference)?;
             if let Some(limit) = session.transaction_deadline() {
                 if options.timeout.is_some() {
-                    return Err(Error::Session(
-                        "a command in with_transaction has no time limit of its own: the timeout of the transaction limits them all",
-                    ));
+                    return Err(Error::Session(LIMIT_IN_TRANSACTION));
                 }
                 deadline = Some(limit);
             }

@@ -25,6 +25,7 @@ use core::marker::PhantomData;
 use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
+use core::time::Duration;
 use futures_core::Stream;
 use poolhouse_driver::Guard;
 use poolhouse_wire::command::CommandShape;
@@ -65,9 +66,9 @@ impl<P: Platform> Client<P> {
         if !matches!(&begun, Ok(batches) if batches.id != 0) {
             session.end(self);
         }
-        let mut batches = Box::new(begun?);
+        let mut batches = begun?;
         batches.session = session;
-        Ok(Cursor { batches: Some(batches), item: PhantomData })
+        Ok(Cursor::new(batches))
     }
 
     /// Runs a command that replies with a cursor. The caller has its session.
@@ -120,6 +121,7 @@ impl<P: Platform> Client<P> {
             reply,
             rest,
             session: SessionState::default(),
+            owner: session.cursor_owner(),
             connection,
             options: cursor_options,
             limit,
@@ -181,6 +183,10 @@ pub struct Cursor<P: Platform, T = bson::Document> {
 }
 
 impl<P: Platform, T> Cursor<P, T> {
+    fn new(batches: Batches<P>) -> Self {
+        Self { batches: Some(Box::new(batches)), item: PhantomData }
+    }
+
     /// Returns the next document, decoded by serde; `None` after the last one. A tailable cursor
     /// waits for further documents. If the call has a time limit, it ends with a timeout then, and so
     /// does the cursor.
@@ -244,21 +250,37 @@ impl<P: Platform, T> Cursor<P, T> {
     ///
     /// As [`Cursor::try_next`]; [`Error::Bson`] only if the document is malformed.
     pub async fn next_raw(&mut self) -> Result<Option<&bson::RawDocument>, Error> {
-        let Some(document) = poll_fn(|context| self.poll_document(context, false)).await? else { return Ok(None) };
-        let bytes = self.bytes(document);
-        bson::RawDocument::from_bytes(bytes).map(Some).map_err(|error| Error::Bson(error.to_string()))
+        let document = poll_fn(|context| self.poll_document(context, false)).await?;
+        self.raw(document)
     }
 
-    /// Closes the cursor, and waits until its server has closed it.
+    /// Closes the cursor, and waits until its server has closed it, for at most 10 s, or the time limit of
+    /// the cursor if that is shorter.
     ///
     /// # Errors
     ///
     /// [`Error::Command`] or [`Error::Operation`]: the server was not reached. It closes a cursor that
     /// is not used after some minutes.
-    pub async fn close(mut self) -> Result<(), Error> {
+    ///
+    /// Source: Client Side Operations Timeout, "Cursors".
+    pub async fn close(self) -> Result<(), Error> {
+        self.close_by(None).await
+    }
+
+    /// Closes the cursor as [`Cursor::close`] does, with a time limit of this call instead of that of the
+    /// cursor. Zero and [`Duration::MAX`] are never reached.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::close`].
+    pub async fn close_within(self, limit: Duration) -> Result<(), Error> {
+        self.close_by(Some(limit)).await
+    }
+
+    async fn close_by(mut self, limit: Option<Duration>) -> Result<(), Error> {
         // If this future is dropped, the cursor is.
         let Some(batches) = &mut self.batches else { return Ok(()) };
-        let outcome = batches.kill().await;
+        let outcome = batches.kill(limit).await;
         self.batches = None;
         outcome
     }
@@ -267,8 +289,8 @@ impl<P: Platform, T> Cursor<P, T> {
     where
         T: DeserializeOwned + Send,
     {
-        let Some(document) = ready!(self.poll_document(context, if_any))? else { return Poll::Ready(Ok(None)) };
-        Poll::Ready(self.batches.as_ref().map(|batches| batches.decode(document)).transpose())
+        let document = ready!(self.poll_document(context, if_any))?;
+        Poll::Ready(self.decoded(document))
     }
 
     /// Waits for the next document, and returns its range in the last reply; `None` after the last
@@ -278,14 +300,28 @@ impl<P: Platform, T> Cursor<P, T> {
     fn poll_document(&mut self, context: &mut Context<'_>, if_any: bool) -> Poll<Result<Option<Range<usize>>, Error>> {
         let Some(batches) = &mut self.batches else { return Poll::Ready(Ok(None)) };
         let outcome = ready!(batches.poll_document(context, if_any));
-        if outcome.is_err() || (matches!(outcome, Ok(None)) && !batches.is_alive()) {
-            self.end();
-        }
-        Poll::Ready(outcome)
+        Poll::Ready(self.ended_by(outcome))
     }
 
-    fn bytes(&self, document: Range<usize>) -> &[u8] {
-        self.batches.as_ref().and_then(|batches| batches.reply.body().get(document)).unwrap_or_default()
+    /// Ends the cursor with its last document, and with an error.
+    fn ended_by(&mut self, outcome: Result<Option<Range<usize>>, Error>) -> Result<Option<Range<usize>>, Error> {
+        if outcome.is_err() || (matches!(outcome, Ok(None)) && !self.is_alive()) {
+            self.end();
+        }
+        outcome
+    }
+
+    fn decoded(&self, document: Option<Range<usize>>) -> Result<Option<T>, Error>
+    where
+        T: DeserializeOwned + Send,
+    {
+        self.batches.as_ref().zip(document).map(|(batches, document)| batches.decode(document)).transpose()
+    }
+
+    fn raw(&self, document: Option<Range<usize>>) -> Result<Option<&bson::RawDocument>, Error> {
+        let bytes = self.batches.as_ref().zip(document).map(|(batches, document)| batches.bytes(document));
+        let document = bytes.map(bson::RawDocument::from_bytes).transpose();
+        document.map_err(|error| Error::Bson(error.to_string()))
     }
 
     fn end(&mut self) {

@@ -73,7 +73,7 @@ pub use poolhouse_auth;
 pub use poolhouse_driver::CommandOptions;
 pub use resolver::DnsResolver;
 pub use session::{ClientSession, ClientSessionOptions};
-pub use transaction::TransactionOptions;
+pub use transaction::{TransactionAttempts, TransactionOptions};
 pub use {poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
 #[cfg(feature = "tls")]

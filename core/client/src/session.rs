@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_core::session::transaction::{Transaction, TransactionMisuse, TransactionRole};
@@ -55,6 +56,8 @@ impl<P: Platform> Default for SessionState<P> {
 
 /// The state of a [`ClientSession`] besides its server session.
 pub(super) struct OwnState<P: Platform> {
+    /// Tells this session from all others. Its server session cannot: another one may have it later.
+    id: usize,
     pub(super) options: ClientSessionOptions,
     /// The cluster time of the application, which is not verified.
     cluster_time: ClusterTime,
@@ -114,7 +117,28 @@ enum Concern {
     Snapshot(Option<Timestamp>),
 }
 
+/// The session of the application that a cursor belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CursorOwner {
+    session: usize,
+    /// The number of the transaction in which the cursor was opened.
+    pub(super) transaction: Option<i64>,
+}
+
+impl CursorOwner {
+    pub(super) const fn is_same_session(self, other: Self) -> bool {
+        self.session == other.session
+    }
+}
+
 impl<P: Platform> SessionState<P> {
+    /// Returns the owner of a cursor that is opened now; `None` if the application does not hold the session.
+    pub(super) fn cursor_owner(&self) -> Option<CursorOwner> {
+        let own = self.own.as_ref()?;
+        let transaction = own.transaction.number().filter(|_| own.transaction.is_open());
+        Some(CursorOwner { session: own.id, transaction })
+    }
+
     /// Decides which fields an attempt adds, and takes a server session if it needs one.
     ///
     /// - `numbered`: whether the command is sent with a transaction number, if the server supports
@@ -320,6 +344,10 @@ impl<P: Platform> SessionState<P> {
 pub(super) fn max_time_ms<P: Platform>(guard: &Guard<'_, Net<P>>) -> Result<Option<i64>, OperationError> {
     Ok(guard.time_for_server()?.and_then(millis))
 }
+
+/// The error of a call with a time limit of its own in `with_transaction`, if that has one.
+pub(super) const LIMIT_IN_TRANSACTION: &str =
+    "a command in with_transaction has no time limit of its own: the timeout of the transaction limits them all";
 
 /// The error of a command with `w: 0` in a session.
 const UNACKNOWLEDGED: &str = "a command without acknowledgement (w: 0) runs in no session and no transaction";
@@ -571,8 +599,10 @@ impl<P: Platform> Client<P> {
     /// session from the client's pool. A server may forget a session that is not used for the deployment's
     /// `logicalSessionTimeoutMinutes` (30 by default) less a minute.
     pub fn start_session(&self, options: ClientSessionOptions) -> ClientSession<P> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let snapshot = options.snapshot || options.snapshot_time.is_some();
         let own = OwnState {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             options: options.snapshot(snapshot),
             cluster_time: ClusterTime::NONE,
             operation_time: None,

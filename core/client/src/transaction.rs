@@ -6,12 +6,13 @@
 use super::connection::{self, Parts};
 use super::convert;
 use super::options::no_limit_if_zero;
-use super::session::{Additions, SessionState, max_time_ms};
+use super::session::{Additions, LIMIT_IN_TRANSACTION, SessionState, max_time_ms};
 use super::spans::TransactionSpan;
 use super::{Client, ClientSession, CommandOptions, Error, Net, Platform, WriteConcern};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 use poolhouse_core::pool::Pinned;
 use poolhouse_core::session::transaction::{
@@ -52,7 +53,7 @@ pub struct TransactionOptions {
     /// the shorter of both applies. `None` is no limit of its own.
     pub max_commit_time: Option<Duration>,
     /// The time limit of [`with_transaction`](ClientSession::with_transaction) as a whole; otherwise of
-    /// each call that commits or aborts the transaction. `None` is
+    /// each call that commits or aborts the transaction and has no limit of its own. `None` is
     /// [`ClientSessionOptions::default_timeout`](super::ClientSessionOptions#structfield.default_timeout),
     /// or else that of the client. Zero and [`Duration::MAX`] are never reached.
     ///
@@ -455,25 +456,104 @@ pub(super) fn label_retryable_write<P: Platform>(
     error.with_label(if is_own || is_by_code { Labels::RETRYABLE_WRITE_ERROR } else { Labels::NONE })
 }
 
-/// A session with a time limit for its transaction as a whole, until this value is dropped.
-struct LimitedSession<'s, P: Platform> {
+/// The attempts of a transaction that is repeated where the errors of its commands allow it: see
+/// [`ClientSession::transaction_attempts`].
+#[must_use = "nothing runs before `begin`"]
+pub struct TransactionAttempts<'s, P: Platform> {
     session: &'s mut ClientSession<P>,
+    options: TransactionOptions,
+    /// The time limit of all attempts.
+    timeout: Option<Duration>,
+    /// The end of that limit, or of the retries without one.
+    limit: Instant,
+    /// The number of failed attempts.
+    failures: u32,
+    /// Whether an attempt has begun, and has not ended.
+    is_begun: bool,
+    span: Option<TransactionSpan>,
 }
 
-impl<'s, P: Platform> LimitedSession<'s, P> {
-    fn new(session: &'s mut ClientSession<P>, limit: Option<Instant>) -> Self {
-        if let Some(own) = &mut session.state.own {
+impl<P: Platform> TransactionAttempts<'_, P> {
+    /// Starts the transaction of the next attempt, and returns the session, in which its commands run.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientSession::start_transaction`]. A transaction may be open because an attempt was begun and
+    /// not ended.
+    pub fn begin(&mut self) -> Result<&mut ClientSession<P>, Error> {
+        self.session.begin_transaction(self.options.clone())?;
+        if self.failures == 0 {
+            self.span = self.session.client.transaction_span();
+        }
+        self.session.set_transaction_span(self.span.clone());
+        self.is_begun = true;
+        self.limit_transaction(self.timeout.map(|_| self.limit));
+        Ok(&mut *self.session)
+    }
+
+    /// Commits the transaction if the commands of the attempt have succeeded, or else aborts it. Returns the
+    /// value after the commit, or `None` if the attempt has failed and another one must begin, which is after
+    /// a pause.
+    ///
+    /// - `outcome`: of the attempt. An error need not be that of a command.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientSession::with_transaction`]. There is no other attempt then.
+    pub async fn end<T, E: From<Error>>(&mut self, outcome: Result<T, E>) -> Result<Option<T>, E> {
+        let error = match outcome {
+            Ok(value) if !self.session.in_transaction() => {
+                self.unlimit();
+                self.session.set_transaction_span(None);
+                return Ok(Some(value));
+            }
+            Ok(value) => match self.session.commit_until(self.limit).await {
+                Ok(()) => {
+                    self.unlimit();
+                    return Ok(Some(value));
+                }
+                Err(error) => E::from(error),
+            },
+            Err(error) => error,
+        };
+        self.unlimit();
+        let session = &mut *self.session;
+        let is_transient = session.state.own.as_ref().is_some_and(|own| own.transaction.is_transient());
+        if session.in_transaction() {
+            session.abort_transaction().await?;
+        }
+        self.failures += 1;
+        if is_transient && session.pause_before(self.failures, self.limit).await {
+            return Ok(None);
+        }
+        session.set_transaction_span(None);
+        let last = session.state.own.as_mut().filter(|_| is_transient).and_then(|own| own.transient_error.take());
+        Err(last.map_or(error, |last| last.timed_out().into()))
+    }
+
+    /// Removes the limit that the attempt has given to the session, unless it has none.
+    fn unlimit(&mut self) {
+        if core::mem::take(&mut self.is_begun) {
+            self.limit_transaction(None);
+        }
+    }
+
+    fn limit_transaction(&mut self, limit: Option<Instant>) {
+        if let Some(own) = &mut self.session.state.own {
             own.transaction_deadline = limit;
         }
-        Self { session }
     }
 }
 
-impl<P: Platform> Drop for LimitedSession<'_, P> {
+impl<P: Platform> Drop for TransactionAttempts<'_, P> {
     fn drop(&mut self) {
-        if let Some(own) = &mut self.session.state.own {
-            own.transaction_deadline = None;
-        }
+        self.unlimit();
+    }
+}
+
+impl<P: Platform> fmt::Debug for TransactionAttempts<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionAttempts").field("failures", &self.failures).finish_non_exhaustive()
     }
 }
 
@@ -531,6 +611,18 @@ impl<P: Platform> ClientSession<P> {
         options.limit_or(self.client.options().timeout)
     }
 
+    /// Returns the time limit of a call that ends the transaction.
+    ///
+    /// - `own`: that of the call, if it has one.
+    fn timeout_of_call(&self, own: Option<Duration>) -> Result<Option<Duration>, Error> {
+        let Some(state) = &self.state.own else { return Ok(None) };
+        match own {
+            None => Ok(state.transaction_options.timeout),
+            Some(_) if state.transaction_deadline.is_some() => Err(Error::Session(LIMIT_IN_TRANSACTION)),
+            Some(limit) => Ok(CommandOptions::new().timeout(limit).limit_or(None)),
+        }
+    }
+
     /// Commits the transaction, with retries as a retryable write, whatever `retryWrites` is. If no
     /// command was sent in it, none is sent. After an unknown outcome, or after the future was dropped,
     /// the commit can be repeated by another call. [`TransactionOptions::timeout`] applies to each call.
@@ -544,13 +636,31 @@ impl<P: Platform> ClientSession<P> {
     ///
     /// Source: Transactions, "commitTransaction".
     pub async fn commit_transaction(&mut self) -> Result<(), Error> {
+        self.commit(None).await
+    }
+
+    /// Commits the transaction as [`commit_transaction`](Self::commit_transaction) does, with a time limit of
+    /// this call instead of that of the transaction. Zero and [`Duration::MAX`] are never reached.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit_transaction`](Self::commit_transaction); [`Error::Session`] in
+    /// [`with_transaction`](Self::with_transaction), if the transaction has a time limit.
+    ///
+    /// Source: Client Side Operations Timeout, "Sessions".
+    pub async fn commit_transaction_within(&mut self, limit: Duration) -> Result<(), Error> {
+        self.commit(Some(limit)).await
+    }
+
+    async fn commit(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+        let timeout = self.timeout_of_call(limit)?;
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
-        let (limit, timeout) = (own.transaction_deadline, own.transaction_options.timeout);
+        let whole = own.transaction_deadline;
         if !own.transaction.begin_commit().map_err(misuse)? {
             self.set_transaction_span(None);
             return Ok(());
         }
-        let deadline = limit.or_else(|| self.client.deadline(timeout));
+        let deadline = whole.or_else(|| self.client.deadline(timeout));
         let result = self.client.end_transaction(&mut self.state, true, deadline).await;
         if !result.as_ref().is_err_and(|error| error.has_label("UnknownTransactionCommitResult")) {
             self.set_transaction_span(None);
@@ -569,9 +679,27 @@ impl<P: Platform> ClientSession<P> {
     ///
     /// Source: Transactions, "abortTransaction".
     pub async fn abort_transaction(&mut self) -> Result<(), Error> {
+        self.abort(None).await
+    }
+
+    /// Aborts the transaction as [`abort_transaction`](Self::abort_transaction) does, with a time limit of
+    /// this call instead of that of the transaction. Zero and [`Duration::MAX`] are never reached.
+    ///
+    /// # Errors
+    ///
+    /// As [`abort_transaction`](Self::abort_transaction); [`Error::Session`] in
+    /// [`with_transaction`](Self::with_transaction), if the transaction has a time limit.
+    ///
+    /// Source: Client Side Operations Timeout, "Sessions".
+    pub async fn abort_transaction_within(&mut self, limit: Duration) -> Result<(), Error> {
+        self.abort(Some(limit)).await
+    }
+
+    async fn abort(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+        let timeout = self.timeout_of_call(limit)?;
         let Some(own) = &mut self.state.own else { return Err(misuse(TransactionMisuse::NotStarted)) };
         if own.transaction.begin_abort().map_err(misuse)? {
-            let deadline = self.client.deadline(own.transaction_options.timeout);
+            let deadline = self.client.deadline(timeout);
             let _: Result<(), Error> = self.client.end_transaction(&mut self.state, false, deadline).await;
             if let Some(own) = &mut self.state.own {
                 own.transaction.handle_abort_ended();
@@ -615,7 +743,8 @@ impl<P: Platform> ClientSession<P> {
     ///
     /// A task that is spawned must be `Send`. The compiler accepts that of an `async move` closure that
     /// owns its captures. If the closure borrows from outside of it, even `&str`, the compiler refuses
-    /// to spawn the task: "implementation of `Send` is not general enough". Clone what `work` uses:
+    /// to spawn the task: "implementation of `Send` is not general enough". Clone what `work` uses, as here, or
+    /// write the loop of [`transaction_attempts`](Self::transaction_attempts), which may borrow:
     ///
     /// ```
     /// use bson::doc;
@@ -652,40 +781,55 @@ impl<P: Platform> ClientSession<P> {
         options: TransactionOptions,
         mut work: impl AsyncFnMut(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let begun = self.client.now();
-        let timeout = self.timeout(options.timeout);
-        let limit = begun.saturating_add(timeout.unwrap_or(TRANSACTION_RETRY_TIMEOUT));
-        let mut retry = 0;
-        let mut span = None;
+        let mut attempts = self.transaction_attempts(options);
         loop {
-            self.begin_transaction(options.clone())?;
-            let span = span.get_or_insert_with(|| self.client.transaction_span());
-            self.set_transaction_span(span.clone());
-            let limited = LimitedSession::new(self, timeout.map(|_| limit));
-            let session = &mut *limited.session;
-            let error = match work(session).await {
-                Ok(value) if !session.in_transaction() => {
-                    session.set_transaction_span(None);
-                    return Ok(value);
-                }
-                Ok(value) => match session.commit_until(limit).await {
-                    Ok(()) => return Ok(value),
-                    Err(error) => E::from(error),
-                },
-                Err(error) => error,
-            };
-            drop(limited);
-            let is_transient = self.state.own.as_ref().is_some_and(|own| own.transaction.is_transient());
-            if self.in_transaction() {
-                self.abort_transaction().await?;
-            }
-            retry += 1;
-            if !is_transient || !self.pause_before(retry, limit).await {
-                self.set_transaction_span(None);
-                let last = self.state.own.as_mut().filter(|_| is_transient).and_then(|own| own.transient_error.take());
-                return Err(last.map_or(error, |last| last.timed_out().into()));
+            let outcome = work(attempts.begin()?).await;
+            if let Some(value) = attempts.end(outcome).await? {
+                return Ok(value);
             }
         }
+    }
+
+    /// Returns the attempts of a transaction, for a loop that does what
+    /// [`with_transaction`](Self::with_transaction) does, where the compiler refuses its closure: in a task
+    /// that is spawned, a closure must own what it uses, while the body of a loop may borrow. The time limit
+    /// begins now.
+    ///
+    /// An attempt that has begun must be ended, also after an error, so its commands are best in a function of
+    /// their own:
+    ///
+    /// ```
+    /// use bson::{Document, doc};
+    /// use poolhouse_client::{Client, ClientSession, ClientSessionOptions, Error, Platform, TransactionOptions};
+    ///
+    /// async fn add<P: Platform>(session: &mut ClientSession<P>, to: &str, lines: &[Document]) -> Result<(), Error> {
+    ///     session.run_command("shop", doc! { "insert": "orders", "documents": [{ "_id": to }] }).await?;
+    ///     session.run_command("shop", doc! { "insert": "lines", "documents": lines.to_vec() }).await?;
+    ///     Ok(())
+    /// }
+    ///
+    /// async fn order<P: Platform>(client: &Client<P>, number: &str, lines: &[Document]) -> Result<(), Error> {
+    ///     let mut session = client.start_session(ClientSessionOptions::new());
+    ///     let mut attempts = session.transaction_attempts(TransactionOptions::new());
+    ///     loop {
+    ///         let outcome = add(attempts.begin()?, number, lines).await;
+    ///         if let Some(value) = attempts.end(outcome).await? {
+    ///             return Ok(value);
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// fn spawnable<P: Platform>(client: Client<P>) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+    ///     async move {
+    ///         let (number, lines) = (String::from("A-1"), vec![doc! { "tea": 1 }]);
+    ///         order(&client, &number, &lines).await
+    ///     }
+    /// }
+    /// ```
+    pub fn transaction_attempts(&mut self, options: TransactionOptions) -> TransactionAttempts<'_, P> {
+        let timeout = self.timeout(options.timeout);
+        let limit = self.client.now().saturating_add(timeout.unwrap_or(TRANSACTION_RETRY_TIMEOUT));
+        TransactionAttempts { session: self, options, timeout, limit, failures: 0, is_begun: false, span: None }
     }
 
     /// Commits the transaction, and repeats that while its outcome is unknown, after pauses: without

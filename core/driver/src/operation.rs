@@ -230,12 +230,16 @@ pub fn overload_pause(retry: u32, entropy: u32) -> Duration {
 /// which an operation may end before its limit.
 const RETRIES_OF_LONGER_PAUSES: u32 = 3;
 
+/// The shortest pause. The random part may be zero; an operation without an end would never let another task
+/// run then, if each attempt fails at once.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
 /// The maximum number of servers that an operation avoids if others are suitable.
 const DEPRIORITIZED_MAX: usize = 4;
 
 /// The attempts of one operation: two, or with a deadline any number until then. Retries after an
-/// overload are limited in number. A [pause](overload_pause) precedes each of them, and each retry
-/// after the first.
+/// overload are limited in number. A [pause](overload_pause), of at least 1 ms, precedes each of them, and each
+/// retry after the first.
 ///
 /// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry
 /// policy"; Client Side Operations Timeout, "Server Selection" and "Retryability".
@@ -406,7 +410,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         // Without a pause, servers that fail at once would get attempts without end until the deadline.
         if is_overload || self.failures > 0 {
             let retry = if is_overload { self.failures + 1 } else { self.failures.min(RETRIES_OF_LONGER_PAUSES) };
-            let pause = overload_pause(retry, self.core.runtime().entropy());
+            let pause = overload_pause(retry, self.core.runtime().entropy()).max(PAUSE_MIN);
             let until = self.core.now().saturating_add(pause);
             if self.deadline.is_some_and(|deadline| until >= deadline) {
                 return Err(self.cause_of(error).timed_out());

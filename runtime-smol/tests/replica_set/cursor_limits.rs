@@ -139,8 +139,8 @@ fn empty_batches_do_not_renew_the_limit_of_an_iteration() {
             let (begun, before) = (Instant::now(), primary.count_of("getMore"));
             let outcome = if in_session {
                 let cursor = session.run_cursor_command("db", find(), within(LIMIT), options).await;
-                let mut cursor: SessionCursor<'_> = cursor.expect("a cursor");
-                cursor.try_next().or(given_up()).await
+                let mut cursor: SessionCursor = cursor.expect("a cursor");
+                cursor.try_next(&mut session).or(given_up()).await
             } else {
                 let mut cursor = cursor(&client, LIMIT, options).await.expect("a cursor");
                 // A future that is dropped does not renew it either.
@@ -317,13 +317,13 @@ fn limit_of_a_lifetime_applies_in_sessions_and_transactions() {
             }
             let kills = primary.count_of("killCursors");
             let cursor = session.run_cursor_command("db", find(), within(LIMIT), lifetime()).await;
-            let mut cursor: SessionCursor<'_> = cursor.expect("a cursor");
+            let mut cursor: SessionCursor = cursor.expect("a cursor");
             assert!(max_time(sent(&primary, "find").last().expect("a command")).is_some());
             expired().await;
             for _ in 0..2 {
-                assert!(cursor.next_raw().await.expect("it was received in time").is_some());
+                assert!(cursor.next_raw(&mut session).await.expect("it was received in time").is_some());
             }
-            let error = refused(cursor.next_raw().await.map(drop));
+            let error = refused(cursor.next_raw(&mut session).await.map(drop));
             assert!(error.is_timeout(), "{error:?}");
             // Nothing was sent, so a repetition of the transaction would help nothing.
             assert!(!error.has_label("TransientTransactionError"), "{error:?}");

@@ -163,13 +163,13 @@ fn no_batch_is_requested_ahead_in_a_session_of_the_application() {
         let (_set, primary, client) = filled().await;
         let mut session = client.start_session(ClientSessionOptions::new());
         let cursor = session.run_cursor_command("db", find(), CommandOptions::new(), ahead()).await;
-        let mut cursor: SessionCursor<'_> = cursor.expect("a cursor");
+        let mut cursor: SessionCursor = cursor.expect("a cursor");
         for _ in 0..3 {
-            cursor.try_next().await.expect("a document").expect("not the end");
+            cursor.try_next(&mut session).await.expect("a document").expect("not the end");
         }
         client.run_command("db", doc! { "ping": 1 }).await.expect("the only connection is free");
         assert_eq!(sent(&primary, "getMore").len(), 0);
-        cursor.close().await.expect("closed");
+        cursor.close(&mut session).await.expect("closed");
         drop(session);
         client.close().await;
     });

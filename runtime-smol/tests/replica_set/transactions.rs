@@ -24,12 +24,12 @@ use smol::future::FutureExt as _;
 const UNKNOWN: &str = "UnknownTransactionCommitResult";
 const TRANSIENT: &str = "TransientTransactionError";
 
-fn field(received: &Received, name: &str) -> Option<Bson> {
+pub(crate) fn field(received: &Received, name: &str) -> Option<Bson> {
     received.body.as_ref().expect("the command is short").get(name).cloned()
 }
 
 /// The names of the fields of a transaction, with their values, in their order.
-fn fields(received: &Received) -> Document {
+pub(crate) fn fields(received: &Received) -> Document {
     let names = ["txnNumber", "startTransaction", "autocommit", "readConcern", "writeConcern"];
     let body = received.body.as_ref().expect("the command is short");
     body.iter()
@@ -42,17 +42,17 @@ fn one() -> Document {
     doc! { "insert": "c", "documents": [{}] }
 }
 
-async fn insert(session: &mut ClientSession) -> Result<(), Error> {
+pub(crate) async fn insert(session: &mut ClientSession) -> Result<(), Error> {
     session.run_command("db", one()).await.map(drop)
 }
 
-async fn count(client: &Client) -> usize {
+pub(crate) async fn count(client: &Client) -> usize {
     let reply = client.run_command("db", doc! { "find": "c" }).await.expect("a reply");
     reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch")).expect("a batch").len()
 }
 
 /// A set with its primary, and a client with these options that knows it.
-async fn set_with(change: impl FnOnce(&mut ClientOptions)) -> (FakeReplicaSet, Arc<FakeServer>, Client) {
+pub(crate) async fn set_with(change: impl FnOnce(&mut ClientOptions)) -> (FakeReplicaSet, Arc<FakeServer>, Client) {
     let set = still_set();
     let primary = set.server(set.primary().expect("a primary"));
     let mut options = options(&set.uri());
@@ -62,17 +62,17 @@ async fn set_with(change: impl FnOnce(&mut ClientOptions)) -> (FakeReplicaSet, A
     (set, primary, client)
 }
 
-fn session(client: &Client) -> ClientSession {
+pub(crate) fn session(client: &Client) -> ClientSession {
     client.start_session(ClientSessionOptions::new())
 }
 
-fn started(client: &Client) -> ClientSession {
+pub(crate) fn started(client: &Client) -> ClientSession {
     let mut session = session(client);
     session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
     session
 }
 
-fn once(commands: &[&str]) -> FailPoint {
+pub(crate) fn once(commands: &[&str]) -> FailPoint {
     FailPoint::new(FailPointMode::Times(1), commands)
 }
 
@@ -438,7 +438,7 @@ fn dropped_session_aborts_its_transaction_in_the_background() {
 }
 
 /// Polls a future once, and drops it.
-async fn poll_once(future: impl Future) {
+pub(crate) async fn poll_once(future: impl Future) {
     let mut future = pin!(future);
     core::future::poll_fn(|context| {
         assert!(future.as_mut().poll(context).is_pending());
@@ -713,8 +713,8 @@ fn cursor_has_the_time_limit_of_with_transaction() {
             smol::Timer::after(Duration::from_secs(2)).await;
             let find = doc! { "find": "c", "batchSize": 3 };
             let (options, of_cursor) = (CommandOptions::new(), CursorOptions::new());
-            let mut cursor: SessionCursor<'_> = session.run_cursor_command("db", find, options, of_cursor).await?;
-            while cursor.try_next().await?.is_some() {}
+            let mut cursor: SessionCursor = session.run_cursor_command("db", find, options, of_cursor).await?;
+            while cursor.try_next(session).await?.is_some() {}
             panic!("the request for a batch ended after the limit");
         };
         let outcome: Result<(), Error> = session(&client).with_transaction(TransactionOptions::new(), work).await;
@@ -796,6 +796,124 @@ fn with_transaction_of_a_closure_that_owns_its_captures_can_be_spawned() {
         assert_eq!(task.await.expect("it is committed"), 2);
         assert_eq!(count(&client).await, 2);
         assert_eq!(sent(&primary, "insert").len(), 4);
+        client.close().await;
+    });
+}
+
+/// A loop may borrow in a task that is spawned, where the compiler refuses a closure that does.
+#[test]
+fn attempts_that_borrow_can_be_spawned() {
+    async fn add(session: &mut ClientSession, name: &str, documents: &[Document]) -> Result<usize, Error> {
+        for document in documents {
+            let named = doc! { "_id": document.get_i32("_id").expect("an id"), "name": name };
+            session.run_command("db", doc! { "insert": "c", "documents": [named] }).await?;
+        }
+        Ok(documents.len())
+    }
+
+    async fn add_all(client: &Client, name: &str, documents: &[Document]) -> Result<usize, Error> {
+        let mut session = session(client);
+        let mut attempts = session.transaction_attempts(TransactionOptions::new());
+        loop {
+            let outcome = add(attempts.begin()?, name, documents).await;
+            if let Some(value) = attempts.end(outcome).await? {
+                return Ok(value);
+            }
+        }
+    }
+
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        primary.set_fail_point(once(&["commitTransaction"]).error(251).labels(&[TRANSIENT]));
+        let task = smol::spawn({
+            let client = client.clone();
+            async move {
+                let (name, documents) = (String::from("tea"), vec![doc! { "_id": 1 }, doc! { "_id": 2 }]);
+                add_all(&client, &name, &documents).await
+            }
+        });
+        assert_eq!(task.await.expect("it is committed"), 2);
+        assert_eq!(count(&client).await, 2);
+        assert_eq!(sent(&primary, "insert").len(), 4, "the whole was repeated");
+        client.close().await;
+    });
+}
+
+#[test]
+fn attempt_that_was_not_ended_is_left_open_without_its_limit() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = session(&client);
+        let limited = TransactionOptions::new().timeout(PATIENCE);
+        let mut attempts = session.transaction_attempts(limited.clone());
+        insert(attempts.begin().expect("no transaction is open")).await.expect("a reply");
+        assert!(matches!(refused(attempts.begin().map(drop)), Error::Session(_)));
+        drop(attempts);
+        assert!(session.in_transaction());
+        let own = CommandOptions::new().timeout(PATIENCE);
+        session.run_command_with("db", one(), own).await.expect("it may have a limit of its own");
+        session.abort_transaction().await.expect("it is open");
+
+        let mut attempts = session.transaction_attempts(limited);
+        insert(attempts.begin().expect("no transaction is open")).await.expect("a reply");
+        assert_eq!(attempts.end(Err::<(), _>(Failure::Mine)).await, Err(Failure::Mine));
+        assert_eq!(primary.count_of("abortTransaction"), 2);
+        drop(attempts);
+        drop(session);
+        client.close().await;
+    });
+}
+
+/// Client Side Operations Timeout, "Sessions".
+#[test]
+fn limit_of_a_commit_or_an_abort_replaces_that_of_the_transaction() {
+    run(async {
+        let short = Duration::from_millis(300);
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = session(&client);
+        let limited = TransactionOptions::new().timeout(short);
+        for own in [PATIENCE, Duration::ZERO, Duration::MAX] {
+            for name in ["commitTransaction", "abortTransaction"] {
+                session.start_transaction(limited.clone()).expect("the previous one has ended");
+                insert(&mut session).await.expect("a reply");
+                primary.set_fail_point(once(&[name]).block(short * 2));
+                let begun = std::time::Instant::now();
+                if name == "commitTransaction" {
+                    session.commit_transaction_within(own).await.expect("it is committed in time");
+                } else {
+                    session.abort_transaction_within(own).await.expect("it is open");
+                }
+                assert!(begun.elapsed() >= short * 2, "{name} within {own:?}: {:?}", begun.elapsed());
+                let rest_ms = field(sent(&primary, name).last().expect("a command"), "maxTimeMS");
+                let rest_ms = rest_ms.and_then(|rest_ms| rest_ms.as_i64());
+                assert_eq!(rest_ms.is_some_and(|rest_ms| rest_ms > 300), own == PATIENCE, "{name}: {rest_ms:?}");
+                assert!(own == PATIENCE || rest_ms.is_none(), "{name}: {rest_ms:?}");
+            }
+        }
+        session.start_transaction(TransactionOptions::new()).expect("the previous one has ended");
+        insert(&mut session).await.expect("a reply");
+        primary.set_fail_point(once(&["commitTransaction"]).block(short));
+        let error = refused(session.commit_transaction_within(short / 3).await);
+        assert!(error.is_timeout() && error.has_label(UNKNOWN), "{error:?}");
+        session.commit_transaction_within(PATIENCE).await.expect("it is repeated");
+
+        // In `with_transaction`, the limit of the whole applies. Nothing is sent.
+        let counts = || (primary.count_of("commitTransaction"), primary.count_of("abortTransaction"));
+        let before = counts();
+        let work = async |session: &mut ClientSession| {
+            let refusals = [
+                refused(session.commit_transaction_within(PATIENCE).await),
+                refused(session.abort_transaction_within(PATIENCE).await),
+            ];
+            for error in refusals {
+                assert!(matches!(&error, Error::Session(what) if what.contains("time limit")), "{error:?}");
+            }
+            assert!(session.in_transaction());
+            insert(session).await
+        };
+        session.with_transaction(TransactionOptions::new().timeout(PATIENCE), work).await.expect("it commits");
+        assert_eq!(counts(), (before.0 + 1, before.1));
+        drop(session);
         client.close().await;
     });
 }
@@ -894,14 +1012,14 @@ fn transaction_leaves_its_router_after_a_transient_error() {
 }
 
 /// A balancer with two services, of which each connection reaches the next one.
-fn balanced(max_pool_size: u32) -> (FakeBalancer, Client) {
+pub(crate) fn balanced(max_pool_size: u32) -> (FakeBalancer, Client) {
     let balancer = FakeBalancer::start(2).expect("it starts");
     let mut options = options(&balancer.uri());
     options.pool.max_pool_size = max_pool_size;
     (balancer, client(options))
 }
 
-fn in_use(client: &Client) -> u32 {
+pub(crate) fn in_use(client: &Client) -> u32 {
     client.servers()[0].pool.counts.in_use
 }
 
@@ -1038,84 +1156,9 @@ fn command_that_is_dropped_in_a_pause_leaves_its_connection_to_the_transaction()
     });
 }
 
-async fn filled(client: &Client) {
+pub(crate) async fn filled(client: &Client) {
     let documents: Vec<_> = (0..10).map(|id| doc! { "_id": id }).collect();
     client.run_command("db", doc! { "insert": "c", "documents": documents }).await.expect("a reply");
-}
-
-async fn cursor<'s>(session: &'s mut ClientSession) -> SessionCursor<'s> {
-    let find = doc! { "find": "c", "batchSize": 3 };
-    let options = CursorOptions::new().batch_size(2);
-    session.run_cursor_command("db", find, CommandOptions::new(), options).await.expect("a cursor")
-}
-
-async fn ids(cursor: &mut SessionCursor<'_>) -> Vec<i32> {
-    let mut ids = Vec::new();
-    while let Some(document) = cursor.try_next().await.expect("a document") {
-        ids.push(document.get_i32("_id").expect("an id"));
-    }
-    ids
-}
-
-#[test]
-fn cursor_in_a_transaction_has_its_fields() {
-    run(async {
-        let (_set, primary, client) = set_with(|_| {}).await;
-        filled(&client).await;
-        let mut session = started(&client);
-        assert_eq!(ids(&mut cursor(&mut session).await).await, (0..10).collect::<Vec<_>>());
-        drop(cursor(&mut session).await);
-        session.commit_transaction().await.expect("it is committed");
-        let find = &sent(&primary, "find")[0];
-        let mores = sent(&primary, "getMore");
-        assert_eq!(mores.len(), 4);
-        for more in &mores {
-            let number = field(find, "txnNumber").expect("a number");
-            assert_eq!(fields(more), doc! { "txnNumber": number, "autocommit": false });
-            assert_eq!(field(more, "lsid"), field(find, "lsid"));
-        }
-        assert_eq!(primary.count_of("killCursors"), 0, "the server closes it at the end of the transaction");
-        drop(session);
-        client.close().await;
-    });
-}
-
-#[test]
-fn cursor_in_a_session_is_closed_when_it_is_dropped() {
-    run(async {
-        let (_set, primary, client) = set_with(|_| {}).await;
-        filled(&client).await;
-        let mut session = session(&client);
-        drop(cursor(&mut session).await);
-        eventually("it is closed", || primary.count_of("killCursors") == 1).await;
-        cursor(&mut session).await.close().await.expect("it is closed");
-        let kill = sent(&primary, "killCursors").pop().expect("a command");
-        assert_eq!(field(&kill, "lsid"), field(&sent(&primary, "find")[1], "lsid"));
-        drop(session);
-        client.close().await;
-    });
-}
-
-#[test]
-fn cursor_of_a_session_ends_when_a_request_for_a_batch_is_dropped() {
-    run(async {
-        let (_set, primary, client) = set_with(|_| {}).await;
-        filled(&client).await;
-        let mut session = session(&client);
-        let mut cursor = cursor(&mut session).await;
-        for _ in 0..3 {
-            cursor.try_next().await.expect("a document of the first batch");
-        }
-        primary.set_fail_point(once(&["getMore"]).block(Duration::from_millis(200)));
-        poll_once(cursor.try_next()).await;
-        let error = refused(cursor.try_next().await);
-        assert!(matches!(error, Error::Cursor(_)), "{error}");
-        assert!(cursor.try_next().await.expect("it has ended").is_none());
-        eventually("it is closed", || primary.count_of("killCursors") == 1).await;
-        drop(cursor);
-        drop(session);
-        client.close().await;
-    });
 }
 
 #[test]
@@ -1143,13 +1186,6 @@ fn cursors_behind_a_load_balancer_keep_their_connections() {
         drop(dropped);
         let killed = || balancer.backends().iter().map(|it| it.count_of("killCursors")).sum::<u64>();
         eventually("it is closed on its connection", || killed() == 1 && in_use(&client) == 0).await;
-
-        let mut session = started(&client);
-        assert_eq!(ids(&mut cursor(&mut session).await).await, (0..10).collect::<Vec<_>>());
-        assert_eq!(in_use(&client), 1, "that of the transaction");
-        session.abort_transaction().await.expect("it is open");
-        assert_eq!(in_use(&client), 0);
-        drop(session);
         client.close().await;
     });
 }

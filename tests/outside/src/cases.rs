@@ -41,7 +41,8 @@ async fn read<T: DeserializeOwned + Send>(client: &Client) -> Vec<Result<T, Erro
 async fn first_in_session<T: DeserializeOwned + Send>(client: &Client) -> Result<Option<T>, Error> {
     let mut session = client.start_session(Default::default());
     let options = (CommandOptions::new(), CursorOptions::new());
-    session.run_cursor_command::<T>("shop", find(), options.0, options.1).await?.try_next().await
+    let mut cursor = session.run_cursor_command::<T>("shop", find(), options.0, options.1).await?;
+    cursor.try_next(&mut session).await
 }
 
 /// The text of an error.

@@ -4,9 +4,9 @@
 
 use super::reply::{Batch, Reply, collection, is_gone, kill_command, kill_time};
 use super::{CursorOptions, TimeoutMode};
-use crate::session::{MaxTime, SessionState};
+use crate::session::{CursorOwner, MaxTime, SessionState};
 use crate::transaction::PinnedConnection;
-use crate::{Client, Error, Net, Platform};
+use crate::{Client, CommandOptions, Error, Net, Platform};
 use crate::{connection, convert};
 use alloc::boxed::Box;
 use alloc::format;
@@ -81,6 +81,8 @@ pub(super) struct Batches<P: Platform> {
     pub(super) rest: Range<usize>,
     /// Empty during a request, and if the application holds the session.
     pub(super) session: SessionState<P>,
+    /// Set if the application holds the session.
+    pub(super) owner: Option<CursorOwner>,
     /// The connection of the cursor behind a load balancer; `None` during a request.
     pub(super) connection: Option<PinnedConnection<P>>,
     pub(super) options: CursorOptions,
@@ -354,24 +356,36 @@ impl<P: Platform> Batches<P> {
 
     /// Closes the server's cursor, if it has one. A request for a batch is abandoned. If this future
     /// is dropped, the cursor counts as open.
-    pub(super) async fn kill(&mut self) -> Result<(), Error> {
+    ///
+    /// - `limit`: of this call, if the application has given one.
+    pub(super) async fn kill(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         self.abandon_fetch();
         let mut session = core::mem::take(&mut self.session);
-        let outcome = self.kill_in(&mut session).await;
+        let outcome = self.kill_in(&mut session, limit).await;
         session.end(&self.origin.client);
         outcome
     }
 
     /// Closes the server's cursor, if it has one, and if its connection is not lost.
-    pub(super) async fn kill_in(&mut self, session: &mut SessionState<P>) -> Result<(), Error> {
+    pub(super) async fn kill_in(
+        &mut self,
+        session: &mut SessionState<P>,
+        limit: Option<Duration>,
+    ) -> Result<(), Error> {
         let Origin { client, database, namespace, is_pinned, .. } = &*self.origin;
         if self.id == 0 || (*is_pinned && self.connection.is_none()) {
             return Ok(());
         }
         let command = kill_command(collection(namespace, database), self.id)?;
-        let deadline = client.kill_deadline(self.limit.timeout);
+        let (timeout, deadline) = match limit {
+            None => (self.limit.timeout, client.kill_deadline(self.limit.timeout)),
+            Some(limit) => {
+                let timeout = CommandOptions::new().timeout(limit).limit_or(None);
+                (timeout, client.deadline(timeout))
+            }
+        };
         let limits = (deadline, client.operation_id());
-        let command = (command.as_slice(), kill_time(self.limit.timeout));
+        let command = (command.as_slice(), kill_time(timeout));
         let span = client.operation_span(session.transaction_span(), database, command.0);
         let running = self.origin.run(session, &mut self.connection, command, limits, &mut self.reply);
         let outcome = match span {
@@ -393,14 +407,19 @@ impl<P: Platform> Batches<P> {
         }
     }
 
+    /// Closes the server's cursor in the background. A server closes the cursors of a transaction when that
+    /// ends.
     pub(super) fn kill_in_background(mut self: Box<Self>) {
         let origin = Arc::clone(&self.origin);
+        if self.owner.is_some_and(|owner| owner.transaction.is_some()) {
+            return;
+        }
         self.abandon_fetch();
         if self.id == 0 {
             return self.session.end(&origin.client);
         }
         origin.client.in_background(async move {
-            let _: Result<(), Error> = self.kill().await;
+            let _: Result<(), Error> = self.kill(None).await;
         });
     }
 
@@ -414,14 +433,18 @@ impl<P: Platform> Batches<P> {
         bson::RawDocument::from_bytes(&self.resume_token).ok()
     }
 
+    pub(super) fn bytes(&self, document: Range<usize>) -> &[u8] {
+        self.reply.body().get(document).unwrap_or_default()
+    }
+
     /// Decodes a document of the last reply.
     ///
     /// # Errors
     ///
     /// [`Error::Bson`]: this document is no `T`; the others may be.
     pub(super) fn decode<T: DeserializeOwned + Send>(&self, document: Range<usize>) -> Result<T, Error> {
-        let bytes = self.reply.body().get(document).unwrap_or_default();
-        let decoded = RawDocument::new(bytes).map_err(|error| error.to_string()).and_then(convert::to_value);
+        let decoded =
+            RawDocument::new(self.bytes(document)).map_err(|error| error.to_string()).and_then(convert::to_value);
         decoded.map_err(|fault| {
             let Origin { server, namespace, .. } = &*self.origin;
             let server = server.address();

@@ -48,3 +48,27 @@ fn attempt_that_has_written_nothing_hides_no_earlier_error() {
     let mut attempts = begin(Some(Instant::ORIGIN));
     assert_eq!(attempts.failed_and(refused(462, overload), false), Err(first.clone()));
 }
+
+/// The entropy of the test is zero.
+#[test]
+fn operation_without_an_end_pauses_between_attempts_that_fail_at_once() {
+    let (bench, core, _) = open();
+    let made = AtomicU32::new(0);
+    let mut operation = Box::pin(async {
+        let mut attempts = core.attempts(SelectionCriteria::write(), Some(Instant::MAX), RetryPolicy::DEFAULT);
+        loop {
+            attempts.pause().await;
+            made.fetch_add(1, Ordering::Relaxed);
+            let cause = Some(Cause::Network);
+            let failed = OperationError::check_out_of("", CheckOutError::PoolCleared { cause });
+            attempts.failed_and(failed, true).expect("another attempt");
+        }
+    });
+    for expected in 2..100 {
+        for _ in 0..3 {
+            let _: Poll<Infallible> = poll(&mut operation);
+            assert_eq!(made.load(Ordering::Relaxed), expected, "the first retry has no pause, the others 1 ms");
+        }
+        bench.now.fetch_add(1_000_000, Ordering::Relaxed);
+    }
+}

@@ -165,6 +165,7 @@ impl<'a> CommandShape<'a> {
                 | "delete"
                 | "findAndModify"
                 | "findandmodify"
+                | "bulkWrite"
                 | "create"
                 | "createIndexes"
                 | "drop"

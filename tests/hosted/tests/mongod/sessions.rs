@@ -221,14 +221,17 @@ pub(super) async fn transactions_on_a_set() -> Outcome {
     session.start_transaction(TransactionOptions::new().max_commit_time(PATIENCE))?;
     session.run_command("db", insert()).await?;
     let further = CursorOptions::new().batch_size(100);
-    let mut cursor: SessionCursor<'_> = session.run_cursor_command("db", find, CommandOptions::new(), further).await?;
+    let mut cursor: SessionCursor = session.run_cursor_command("db", find, CommandOptions::new(), further).await?;
     let mut count = 0;
-    while cursor.next_raw().await?.is_some() {
+    while cursor.next_raw(&mut session).await?.is_some() {
         count += 1;
+        if count % 50 == 0 {
+            session.run_command("db", doc! { "find": "t", "singleBatch": true }).await?;
+        }
     }
     assert_eq!(count, DOCUMENTS);
     drop(cursor);
-    session.commit_transaction().await?;
+    session.commit_transaction_within(PATIENCE).await?;
     assert_eq!(committed(&client, "t").await?, 4);
 
     // Each fault would lose the transaction without a retry, or execute it twice.
@@ -293,6 +296,17 @@ pub(super) async fn transactions_on_a_set() -> Outcome {
             .run_command("db", doc! { "insert": "t", "documents": [{}], "writeConcern": { "w": "majority" } })
             .await?;
     }
+    // Further batches of its cursors have the read concern. `killCursors` has none, because servers refuse it.
+    let find = doc! { "find": "c", "batchSize": 100 };
+    let further = CursorOptions::new().batch_size(100);
+    let mut cursor: SessionCursor = snapshot.run_cursor_command("db", find, CommandOptions::new(), further).await?;
+    for _ in 0..150 {
+        assert!(cursor.next_raw(&mut snapshot).await?.is_some());
+    }
+    cursor.close(&mut snapshot).await?;
+    let kill = doc! { "killCursors": "c", "cursors": [1_i64], "readConcern": { "level": "snapshot" } };
+    let refusal = client.run_command("db", kill).await.expect_err("it reads nothing");
+    assert_eq!(refusal.code(), Some(72), "{refusal}");
     drop(snapshot);
     client.close().await;
     Ok(())

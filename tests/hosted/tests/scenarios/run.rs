@@ -217,9 +217,9 @@ async fn rest(mut cursor: Cursor) -> Result<i64, Error> {
 
 async fn read_in(session: &mut ClientSession, command: Document, further: CursorOptions) -> Result<i64, Error> {
     let options = CommandOptions::new();
-    let mut cursor: SessionCursor<'_> = session.run_cursor_command("db", command, options, further).await?;
+    let mut cursor: SessionCursor = session.run_cursor_command("db", command, options, further).await?;
     let mut count = 0;
-    while cursor.next_raw().await?.is_some() {
+    while cursor.next_raw(session).await?.is_some() {
         count += 1;
     }
     Ok(count)

@@ -43,8 +43,9 @@ impl fmt::Display for Stop {
 
 /// Whether a change stream goes on after an error of its cursor: one of the network, CursorNotFound, or one
 /// with the label.
-pub(crate) fn is_resumable(error: &Error) -> bool {
-    let is_of_network = matches!(error, Error::Operation(..)) && !error.is_timeout();
+pub(crate) fn is_resumable(stop: &Stop) -> bool {
+    let Stop::Error(error, _) = stop else { return false };
+    let is_of_network = matches!(**error, Error::Operation(..)) && !error.is_timeout();
     is_of_network || error.code() == Some(43) || error.has_label("ResumableChangeStreamError")
 }
 

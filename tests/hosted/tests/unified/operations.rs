@@ -4,15 +4,15 @@ use crate::bulk;
 use crate::error::{self, Stop};
 use crate::events::Watched;
 use crate::matching::integer;
-use crate::run::{InSession, Run, Target, documents, text};
+use crate::run::{InSession, Opened, Run, Target, documents, text};
 use alloc::rc::Rc;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::selection::{ReadPreferenceOptions, TagSet};
 use poolhouse_smol::{
-    CommandOptions, Cursor, CursorOptions, DriverInfo, Error, ReadMode, ReadPreference, TimeoutMode,
-    TransactionOptions, W, WriteConcern,
+    CommandOptions, CursorOptions, DriverInfo, Error, ReadMode, ReadPreference, TimeoutMode, TransactionOptions, W,
+    WriteConcern,
 };
 
 /// Whether a command reads or writes. Its concerns depend on that.
@@ -147,7 +147,7 @@ impl Run {
                     if name == "createChangeStream" {
                         self.change_streams.borrow_mut().insert(id.to_owned());
                     }
-                    self.cursors.borrow_mut().insert(id.to_owned(), *cursor);
+                    self.cursors.borrow_mut().insert(id.to_owned(), cursor);
                 }
                 Ok(None)
             }
@@ -162,23 +162,45 @@ impl Run {
             None if is_change_stream => return unsupported("a change stream that resumes"),
             None => return Err(Stop::Fault(format!("no cursor {id}"))),
         };
-        if name == "close" {
-            if arguments.contains_key("timeoutMS") {
-                return unsupported("the time limit of Cursor::close");
-            }
+        let of = if let Opened::In(of, _) = &cursor { of.clone() } else { String::new() };
+        let mut session = self.sessions.borrow_mut().get_mut(&of).and_then(|it| it.session.take());
+        let result = if name == "close" {
+            let limit = arguments.get("timeoutMS").and_then(millis);
+            let closed = match (cursor, &mut session, limit) {
+                (Opened::Own(cursor), _, None) => cursor.close().await,
+                (Opened::Own(cursor), _, Some(limit)) => cursor.close_within(limit).await,
+                (Opened::In(_, cursor), Some(session), None) => cursor.close(session).await,
+                (Opened::In(_, cursor), Some(session), Some(limit)) => cursor.close_within(session, limit).await,
+                (Opened::In(..), None, _) => Ok(()),
+            };
             // The client returns the error of `killCursors`, which the specification ignores.
-            let _ = cursor.close().await;
-            return Ok(None);
+            drop(closed);
+            Ok(None)
+        } else {
+            let is_once = name == "iterateOnce";
+            let result = match (&mut cursor, &mut session) {
+                (Opened::Own(cursor), _) if is_once => cursor.next_if_any().await.map_err(Stop::from),
+                (Opened::Own(cursor), _) => cursor.try_next().await.map_err(Stop::from),
+                (Opened::In(_, cursor), Some(session)) if is_once => {
+                    cursor.next_if_any(session).await.map_err(Stop::from)
+                }
+                (Opened::In(_, cursor), Some(session)) => cursor.try_next(session).await.map_err(Stop::from),
+                (Opened::In(..), None) => Err(Stop::Fault(format!("session {of} is in use, or has ended"))),
+            };
+            // The next call on a change stream that timed out resumes it.
+            if !is_change_stream || result.is_ok() {
+                self.cursors.borrow_mut().insert(id.to_owned(), cursor);
+            }
+            result
+        };
+        if let (Some(of), Some(session)) = (self.sessions.borrow_mut().get_mut(&of), session) {
+            of.session = Some(session);
         }
-        let result = if name == "iterateOnce" { cursor.next_if_any().await } else { cursor.try_next().await };
         if is_change_stream && result.as_ref().is_err_and(error::is_resumable) {
             return unsupported("a change stream that resumes");
         }
-        // The next call on a change stream that timed out resumes it.
-        if !is_change_stream || result.is_ok() {
-            self.cursors.borrow_mut().insert(id.to_owned(), cursor);
-        }
         match result? {
+            None if name == "close" => Ok(None),
             Some(document) => Ok(Some(Bson::Document(document))),
             None if name == "iterateOnce" => Ok(None),
             None => Err(Stop::Fault("the cursor has ended".to_owned())),
@@ -191,16 +213,20 @@ impl Run {
         arguments: &Document,
         session: InSession<'_>,
     ) -> Result<Option<Bson>, Stop> {
-        if arguments.contains_key("timeoutMS") && name != "withTransaction" {
-            return unsupported(format!("a time limit of {name} that is not that of the transaction"));
-        }
+        let limit = arguments.get("timeoutMS").and_then(millis);
         match name {
             "startTransaction" => {
                 let options = self.transaction(session.id, arguments)?;
                 session.session.start_transaction(options)?;
             }
-            "commitTransaction" => session.session.commit_transaction().await?,
-            "abortTransaction" => session.session.abort_transaction().await?,
+            "commitTransaction" => match limit {
+                None => session.session.commit_transaction().await?,
+                Some(limit) => session.session.commit_transaction_within(limit).await?,
+            },
+            "abortTransaction" => match limit {
+                None => session.session.abort_transaction().await?,
+                Some(limit) => session.session.abort_transaction_within(limit).await?,
+            },
             "withTransaction" => {
                 let options = self.transaction(session.id, arguments)?;
                 let id = session.id;
@@ -276,7 +302,7 @@ fn write_concern(given: &Document) -> Result<WriteConcern, Stop> {
 /// The result of an operation.
 pub(crate) enum Outcome {
     Value(Option<Bson>),
-    Cursor(Box<Cursor>),
+    Cursor(Opened),
 }
 
 impl From<Bson> for Outcome {
@@ -412,12 +438,19 @@ impl Call<'_> {
     }
 
     /// Runs a command that replies with a cursor.
-    async fn open(&self, kind: Kind, mut command: Document) -> Result<Cursor, Stop> {
+    async fn open(&mut self, kind: Kind, mut command: Document) -> Result<Opened, Stop> {
         let (options, further) = self.prepare(kind, &mut command)?;
-        if self.session.is_some() {
-            return unsupported("a cursor that does not borrow its session");
-        }
-        Ok(self.watched.client.run_cursor_command(&self.target.database, command, options, further).await?)
+        let database = &self.target.database;
+        Ok(match &mut self.session {
+            None => {
+                let cursor = self.watched.client.run_cursor_command(database, command, options, further).await?;
+                Opened::Own(Box::new(cursor))
+            }
+            Some(it) => {
+                let cursor = it.session.run_cursor_command(database, command, options, further).await?;
+                Opened::In(it.id.to_owned(), Box::new(cursor))
+            }
+        })
     }
 
     fn prepare(&self, kind: Kind, command: &mut Document) -> Result<(CommandOptions<'static>, CursorOptions), Stop> {
@@ -446,20 +479,14 @@ impl Call<'_> {
     }
 
     /// All documents of a cursor.
-    async fn all(&mut self, kind: Kind, mut command: Document) -> Result<Vec<Bson>, Stop> {
+    async fn all(&mut self, kind: Kind, command: Document) -> Result<Vec<Bson>, Stop> {
         let mut found = Vec::new();
-        if self.session.is_none() {
-            let mut cursor = self.open(kind, command).await?;
-            while let Some(document) = cursor.try_next().await? {
-                found.push(Bson::Document(document));
-            }
-            return Ok(found);
-        }
-        let (options, further) = self.prepare(kind, &mut command)?;
-        let database = self.target.database.clone();
-        let Some(it) = &mut self.session else { return Ok(found) };
-        let mut cursor = it.session.run_cursor_command::<Document>(&database, command, options, further).await?;
-        while let Some(document) = cursor.try_next().await? {
+        let mut cursor = self.open(kind, command).await?;
+        while let Some(document) = match (&mut cursor, &mut self.session) {
+            (Opened::Own(cursor), _) => cursor.try_next().await?,
+            (Opened::In(_, cursor), Some(it)) => cursor.try_next(it.session).await?,
+            (Opened::In(..), None) => None,
+        } {
             found.push(Bson::Document(document));
         }
         Ok(found)
@@ -550,7 +577,7 @@ impl Call<'_> {
                 let found = self.all(Kind::Read, command).await?;
                 Outcome::Value(Some(found.into_iter().next().unwrap_or(Bson::Null)))
             }
-            "createFindCursor" => Outcome::Cursor(Box::new(self.open(Kind::Read, self.find()?).await?)),
+            "createFindCursor" => Outcome::Cursor(self.open(Kind::Read, self.find()?).await?),
             "aggregate" => {
                 let (command, kind) = self.aggregate(self.argument("pipeline")?)?;
                 Bson::Array(self.all(kind, command).await?).into()
@@ -647,7 +674,7 @@ impl Call<'_> {
             "runCursorCommand" | "createCommandCursor" => {
                 let command = self.command()?;
                 if name == "createCommandCursor" {
-                    Outcome::Cursor(Box::new(self.open(Kind::Plain, command).await?))
+                    Outcome::Cursor(self.open(Kind::Plain, command).await?)
                 } else {
                     Bson::Array(self.all(Kind::Plain, command).await?).into()
                 }
@@ -704,7 +731,7 @@ impl Call<'_> {
             }
             "createChangeStream" => {
                 let command = self.change_stream()?;
-                Outcome::Cursor(Box::new(self.open(Kind::Read, command).await?))
+                Outcome::Cursor(self.open(Kind::Read, command).await?)
             }
             "close" => {
                 self.watched.client.close().await;

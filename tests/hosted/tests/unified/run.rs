@@ -19,7 +19,7 @@ use poolhouse_smol::poolhouse_core::ServerType;
 use poolhouse_smol::poolhouse_core::topology::OwnedTopologyDescription;
 use poolhouse_smol::poolhouse_driver::EventKinds;
 use poolhouse_smol::poolhouse_wire::hello::ServerApi;
-use poolhouse_smol::{Client, ClientOptions, ClientSession, ClientSessionOptions, Cursor};
+use poolhouse_smol::{Client, ClientOptions, ClientSession, ClientSessionOptions, Cursor, SessionCursor};
 use smol::future::FutureExt as _;
 use smol::{LocalExecutor, Task};
 use std::time::Instant;
@@ -65,9 +65,16 @@ pub(crate) struct Target {
 pub(crate) struct Session {
     client: String,
     /// `None` while an operation uses it.
-    session: Option<ClientSession>,
+    pub(crate) session: Option<ClientSession>,
     /// `defaultTransactionOptions`.
     pub(crate) transaction: Document,
+}
+
+/// A cursor of a test.
+pub(crate) enum Opened {
+    Own(Box<Cursor>),
+    /// In the session with this id.
+    In(String, Box<SessionCursor>),
 }
 
 /// A session that an operation uses.
@@ -84,7 +91,7 @@ pub(crate) struct Run {
     targets: RefCell<BTreeMap<String, Target>>,
     pub(crate) sessions: RefCell<BTreeMap<String, Session>>,
     lsids: RefCell<BTreeMap<String, Document>>,
-    pub(crate) cursors: RefCell<BTreeMap<String, Cursor>>,
+    pub(crate) cursors: RefCell<BTreeMap<String, Opened>>,
     /// The cursors that are change streams.
     pub(crate) change_streams: RefCell<BTreeSet<String>>,
     values: RefCell<BTreeMap<String, Bson>>,

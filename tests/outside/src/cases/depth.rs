@@ -295,7 +295,7 @@ pub(super) fn cases() -> Vec<Case> {
                 let options = (CommandOptions::new(), CursorOptions::new());
                 let cursor = session.run_cursor_command::<Document>("shop", find(), options.0, options.1).await;
                 let mut cursor = cursor.expect("a cursor");
-                let first = cursor.next_raw().await.expect("a document").expect("the first");
+                let first = cursor.next_raw(&mut session).await.expect("a document").expect("the first");
                 assert_eq!(first.as_bytes(), nested(STORED));
             });
         }),

@@ -143,13 +143,14 @@ fn fields_of_the_application_are_recognized() {
     }
 }
 
-/// The commands of the official test causal-consistency-write-commands.json, and the reads. Servers
-/// refuse the field in some of the others, such as `ping`.
+/// The commands of the official tests causal-consistency-write-commands.json and
+/// causal-consistency-clientBulkWrite.json, and the reads. Servers refuse the field in some of the others,
+/// such as `ping`.
 #[test]
 fn reads_and_writes_take_the_time_of_an_operation() {
     let plain: Write<'_> = &|_| Ok(());
     let takes = ["find", "aggregate", "distinct", "count", "insert", "update", "delete", "findAndModify"];
-    let schema = ["findandmodify", "create", "createIndexes", "drop", "dropDatabase", "dropIndexes"];
+    let schema = ["findandmodify", "bulkWrite", "create", "createIndexes", "drop", "dropDatabase", "dropIndexes"];
     for name in takes.into_iter().chain(schema) {
         assert!(with(name, plain, |shape| shape.takes_cluster_time), "{name}");
     }
