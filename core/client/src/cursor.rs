@@ -167,7 +167,8 @@ impl<P: Platform> Database<P> {
 /// from the server that has the cursor.
 ///
 /// It is a [`Stream`] of `Result<T, Error>`; [`Cursor::try_next`] and [`Cursor::next_raw`] need no
-/// trait. After an error it has no further documents. A request for a batch is not retried, except
+/// trait. After an error it has no further documents, but still its
+/// [resume token](Cursor::post_batch_resume_token). A request for a batch is not retried, except
 /// after an overload, on the same server.
 ///
 /// Dropping it closes the server's cursor in the background; [`Cursor::close`] waits for that. Each
@@ -177,14 +178,16 @@ impl<P: Platform> Database<P> {
 /// open.
 #[must_use = "a cursor that is dropped is closed on its server"]
 pub struct Cursor<P: Platform, T = bson::Document> {
-    /// `None` after its end.
+    /// `None` after the last document. The server closed its cursor then.
     batches: Option<Box<Batches<P>>>,
+    /// It has no further documents. The server's cursor is closed with this one.
+    has_failed: bool,
     item: PhantomData<fn() -> T>,
 }
 
 impl<P: Platform, T> Cursor<P, T> {
     fn new(batches: Batches<P>) -> Self {
-        Self { batches: Some(Box::new(batches)), item: PhantomData }
+        Self { batches: Some(Box::new(batches)), has_failed: false, item: PhantomData }
     }
 
     /// Returns the next document, decoded by serde; `None` after the last one. A tailable cursor
@@ -223,7 +226,7 @@ impl<P: Platform, T> Cursor<P, T> {
     /// Whether the server may have further documents, or some of the last batch were not returned yet.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.batches.as_ref().is_some_and(|batches| batches.is_alive())
+        !self.has_failed && self.batches.as_ref().is_some_and(|batches| batches.is_alive())
     }
 
     /// Returns `operationTime` of the reply to the command that created the cursor; `None` if it had
@@ -298,14 +301,15 @@ impl<P: Platform, T> Cursor<P, T> {
     ///
     /// - `if_any`: whether it also returns `None` after an empty batch.
     fn poll_document(&mut self, context: &mut Context<'_>, if_any: bool) -> Poll<Result<Option<Range<usize>>, Error>> {
-        let Some(batches) = &mut self.batches else { return Poll::Ready(Ok(None)) };
+        let Some(batches) = self.batches.as_mut().filter(|_| !self.has_failed) else { return Poll::Ready(Ok(None)) };
         let outcome = ready!(batches.poll_document(context, if_any));
         Poll::Ready(self.ended_by(outcome))
     }
 
-    /// Ends the cursor with its last document, and with an error.
+    /// Notes an error, and ends the cursor after its last document.
     fn ended_by(&mut self, outcome: Result<Option<Range<usize>>, Error>) -> Result<Option<Range<usize>>, Error> {
-        if outcome.is_err() || (matches!(outcome, Ok(None)) && !self.is_alive()) {
+        self.has_failed |= outcome.is_err();
+        if matches!(outcome, Ok(None)) && !self.is_alive() {
             self.end();
         }
         outcome

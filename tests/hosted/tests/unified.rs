@@ -130,6 +130,8 @@ struct Listed {
 struct Known {
     /// `folder/file::description`, or `folder/file`: all of its tests.
     name: String,
+    /// The kind of servers, if it fails on one kind only.
+    on: Option<String>,
     because: String,
     /// A part of the difference, of a test that fails.
     error: String,
@@ -275,7 +277,8 @@ fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, listed: &Arc<
                 };
             }
             note(&verdicts, &key, verdict.clone());
-            let known = listed.fails.iter().find(|known| test.is(&known.name));
+            let is_here = |known: &&Known| known.on.as_deref().is_none_or(|on| on == topology.name());
+            let known = listed.fails.iter().filter(is_here).find(|known| test.is(&known.name));
             match (verdict, known) {
                 (Verdict::Failed(error), Some(known)) if error.contains(&known.error) => {
                     Ok(Completion::ignored_with(format!("fails: {}", known.because)))
@@ -422,6 +425,7 @@ fn listed() -> Result<Listed, String> {
             };
             Ok(Known {
                 name: need("test")?,
+                on: entry.get_str("on").ok().map(str::to_owned),
                 because: need("because")?,
                 error: if list == "fails" { need("error")? } else { String::new() },
                 is_unsteady: entry.get_bool("unsteady").unwrap_or(false),
