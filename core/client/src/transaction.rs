@@ -272,7 +272,10 @@ fn write_concern(
 ) -> Result<(), EncodeError> {
     let default = WriteConcern::default();
     let concern = concern.unwrap_or(&default);
-    if *concern == default && !is_repeated {
+    let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
+    let given = no_limit_if_zero(concern.w_timeout);
+    let timeout_ms = if is_limited { None } else { given.map_or(default_ms, millis) };
+    if !is_repeated && concern.w.is_none() && concern.journal.is_none() && timeout_ms.is_none() {
         return Ok(());
     }
     let write = |document: &mut DocumentWriter<'_, Vec<u8>>| -> Result<(), EncodeError> {
@@ -285,9 +288,6 @@ fn write_concern(
         if let Some(journal) = concern.journal {
             document.boolean("j", journal)?;
         }
-        let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
-        let given = no_limit_if_zero(concern.w_timeout);
-        let timeout_ms = if is_limited { None } else { given.map_or(default_ms, millis) };
         timeout_ms.map_or(Ok(()), |timeout_ms| document.int64("wtimeout", timeout_ms).map(drop))
     };
     body.document("writeConcern", write).map(drop)
