@@ -275,7 +275,7 @@ fn write_concern(
     let default_ms = is_repeated.then_some(REPEATED_COMMIT_TIMEOUT_MS);
     let given = no_limit_if_zero(concern.w_timeout);
     let timeout_ms = if is_limited { None } else { given.map_or(default_ms, millis) };
-    if concern.w.is_none() && concern.journal.is_none() && timeout_ms.is_none() && !is_repeated {
+    if !is_repeated && concern.w.is_none() && concern.journal.is_none() && timeout_ms.is_none() {
         return Ok(());
     }
     let write = |document: &mut DocumentWriter<'_, Vec<u8>>| -> Result<(), EncodeError> {

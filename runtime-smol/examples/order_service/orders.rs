@@ -97,7 +97,7 @@ impl Orders {
     /// Marks an order as paid and records the payment: both or neither.
     pub(crate) async fn pay(&self, number: &str) -> Result<(), Failure> {
         let mut session = self.database.client().start_session(ClientSessionOptions::new());
-        // Owned, because a task cannot be spawned if its transaction borrows from outside of it.
+        // Owned, because a task cannot be spawned if this closure borrows.
         let (shop, number) = (self.database.name().to_owned(), number.to_owned());
         let work = async move |session: &mut ClientSession| {
             let query = doc! { "number": &number };

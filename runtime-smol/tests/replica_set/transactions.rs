@@ -890,6 +890,12 @@ fn limit_of_a_commit_or_an_abort_replaces_that_of_the_transaction() {
                 assert!(own == PATIENCE || rest_ms.is_none(), "{name}: {rest_ms:?}");
             }
         }
+        // It replaces `wtimeout`, and an empty write concern is not sent.
+        let concern = WriteConcern { w: None, journal: None, w_timeout: Some(short) };
+        session.start_transaction(limited.write_concern(concern)).expect("the previous one has ended");
+        insert(&mut session).await.expect("a reply");
+        session.commit_transaction_within(PATIENCE).await.expect("it is committed");
+        assert_eq!(field(sent(&primary, "commitTransaction").last().expect("a command"), "writeConcern"), None);
         session.start_transaction(TransactionOptions::new()).expect("the previous one has ended");
         insert(&mut session).await.expect("a reply");
         primary.set_fail_point(once(&["commitTransaction"]).block(short));
