@@ -1,6 +1,6 @@
 //! Bugs of other pools, monitors and drivers, planted into a copy of this one. Each bug must be
 //! found by each of its assigned generators within its budget; without a planted bug, nothing may
-//! be found.
+//! be found. Bugs that only an official test finds need `MONGOD` and `POOLHOUSE_SPEC_DIR`.
 //!
 //! Each file of tests/planted-bugs is a patch with a head: the original bug, the invariants that it
 //! breaks (tests/src/invariants.rs), and a line for each generator, with its budget and texts that
@@ -21,8 +21,8 @@ use std::process::{Command, ExitCode};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use poolhouse_tests::figures;
 use poolhouse_tests::suite::{Suite, as_one};
+use poolhouse_tests::{figures, mongod, spec};
 use serde_json::{Value, json};
 
 /// The parts of the repository that are copied.
@@ -37,6 +37,9 @@ const COPIED: [&str; 9] = [
     "runtime-smol",
     "tests",
 ];
+
+/// A folder of official tests in the unified format, which need a mongod.
+const OFFICIAL: &str = "sessions/tests";
 
 /// The patch that all others need.
 const SWITCH: &str = "00-switch";
@@ -64,10 +67,15 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let planted_bugs = match planted_bugs() {
+    let mut planted_bugs = match planted_bugs() {
         Ok(planted_bugs) => planted_bugs,
         Err(error) => return Suite::new("planted_bugs").case("heads", move || Err::<(), _>(error)).run(),
     };
+    let missing = mongod::available().err().or_else(|| spec::files(OFFICIAL).err().map(|reason| reason.to_string()));
+    if let Some(reason) = missing {
+        eprintln!("skipped: planted_bugs that only official tests find: {reason}");
+        planted_bugs.retain(|bug| !bug.found_by.iter().any(|finder| finder.generator.starts_with("unified/")));
+    }
     let reported = Arc::new(Mutex::new(Vec::new()));
     let planted = planted_bugs.len();
     let generators: BTreeSet<(String, u64)> = planted_bugs
@@ -197,6 +205,7 @@ struct Programs {
     interleavings: PathBuf,
     schedules: PathBuf,
     contract_std: PathBuf,
+    unified: PathBuf,
 }
 
 /// Runs a program of the copy.
@@ -207,6 +216,7 @@ fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, St
         ("interleavings", &programs.interleavings),
         ("schedules", &programs.schedules),
         ("contract_std", &programs.contract_std),
+        ("unified", &programs.unified),
     ];
     for (name, program) in of_tests {
         if let Some(test) = generator.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) {
@@ -254,10 +264,11 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
     }))
 }
 
-/// The output of a failing test, from the line with the location of the panic to the next empty
-/// line or note.
+/// The output of a failing test, from the line with the location of the panic, or the head of its error, to
+/// the next empty line or note.
 fn panic_of(reported: &str) -> String {
-    let begin = reported.find(" panicked at ").or_else(|| reported.find("test panicked: ")).unwrap_or_default();
+    let heads = [" panicked at ", "test panicked: ", "---- "];
+    let begin = heads.into_iter().find_map(|head| reported.find(head)).unwrap_or_default();
     let lines = reported[begin..].lines().take_while(|line| !line.is_empty() && !line.starts_with("note: "));
     lines.take(8).collect::<Vec<_>>().join("\n").trim().to_owned()
 }
@@ -303,7 +314,7 @@ fn build() -> Result<Programs, String> {
     }
     cargo.args(["test", "--locked", "--offline", "--workspace", "--all-features", "--no-run"]);
     cargo.args(["--bin", "hunt", "--test", "interleavings", "--test", "schedules"]);
-    cargo.args(["--test", "contract_std"]);
+    cargo.args(["--test", "contract_std", "--test", "unified"]);
     let output = cargo.arg("--message-format=json").output().map_err(|error| format!("cargo: {error}"))?;
     if !output.status.success() {
         return Err(format!("the copy does not build:\n{}", String::from_utf8_lossy(&output.stderr)));
@@ -320,6 +331,7 @@ fn build() -> Result<Programs, String> {
         interleavings: program("interleavings")?,
         schedules: program("schedules")?,
         contract_std: program("contract_std")?,
+        unified: program("unified")?,
     })
 }
 

@@ -353,7 +353,7 @@ impl Shared {
         }
         let deployment = match self.take() {
             Some(deployment) => deployment,
-            None => Arc::new(Deployment::start(self.topology)?),
+            None => Arc::new(Deployment::start(self.topology).inspect_err(|_| self.give_up())?),
         };
         let result = test(Arc::clone(&deployment));
         self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push(deployment);
@@ -374,6 +374,12 @@ impl Shared {
             }
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// A deployment was not started. Another test may try again.
+    fn give_up(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).left += 1;
+        self.freed.notify_one();
     }
 
     /// Ends the servers.
