@@ -2,8 +2,8 @@
 //! found by each of its assigned generators within its budget; without a planted bug, nothing may
 //! be found. Bugs that only an official test finds need `MONGOD` and `POOLHOUSE_SPEC_DIR`.
 //!
-//! Each file of tests/planted-bugs is a patch with a head: the original bug, the invariants that it
-//! breaks (tests/src/invariants.rs), and a line for each generator, with its budget and texts that
+//! Each file of tests/planted-bugs is a patch with a head: the original bug, what it breaks (an invariant of
+//! tests/src/invariants.rs, or an official test), and a line for each generator, with its budget and texts that
 //! are separated by ` | `: `found-by: pool=300 seen: P1: | P5:`. The output of the generator must
 //! contain one of its texts, which proves that the planted bug was found and not another. The bugs
 //! are enabled by a switch, so one build contains all of them.

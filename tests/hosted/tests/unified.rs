@@ -1,15 +1,20 @@
 //! The official tests in the unified format, on genuine servers (`MONGOD`): a server, a replica set of
-//! three, and relays that look like two routers and like a load balancer (`unified/router.rs`).
+//! three, and relays that look like two routers and like a load balancer (`unified/router.rs`). Without
+//! `MONGOD`, those tests that fake servers serve run on these.
 //!
 //! `POOLHOUSE_SPEC_DIR` names the folders of the tests. A case is named
 //! `topology::folder/file::description`; a filter selects by any part of it:
 //! `cargo test --test unified -- retryable-writes`. The table at the end counts each test once, with its worst
 //! verdict. Operations are the commands that their specifications prescribe: the client has no collections yet.
+//! The commands that relays see are compared with the events.
 //!
-//! `unified.json` lists the tests that fail, each with its reason, and those that prove a requirement: `proves`
-//! has files and tests, `folder/file` or `folder/file::description`, by the ids of `requirements.toml`. A test
-//! that it names must exist if there are tests of its folder. A test that needs an API that is missing, or that
-//! the runner does not know, is unsupported, and never passes.
+//! A test that needs an API that is missing, or that the runner does not know, is unsupported, and never
+//! passes. `unified.json` has names of tests, `folder/file` or `folder/file::description`, which must exist if
+//! there are tests of their folder:
+//!
+//! - `fails`: those that fail, with the reason and a part of the difference;
+//! - `not_on_fakes`: what the fake servers do differently;
+//! - `proves`: those that prove a requirement of `requirements.toml`.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::wildcard_enum_match_arm,
