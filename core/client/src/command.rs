@@ -35,7 +35,7 @@ impl<P: Platform> Client<P> {
     ///
     /// The operation may take as long as
     /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows; it is retried
-    /// until then, until it succeeds if the limit is zero, or once if there is no limit. If the pause
+    /// until then, without an end by time if the limit is zero, or once if there is no limit. If the pause
     /// before a retry (of at most 400 ms, or after an overload as below) would end after the limit, the
     /// operation ends with an [`Error::Timeout`], which contains the last error.
     /// Any command is retried if it was not sent. A command that reads (`find`, `aggregate`, `count`,

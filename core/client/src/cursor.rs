@@ -18,6 +18,7 @@ use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use batches::{Batches, Limit, Origin};
 use core::fmt;
 use core::future::poll_fn;
@@ -28,6 +29,7 @@ use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use futures_core::Stream;
 use poolhouse_driver::Guard;
+use poolhouse_wire::bson::Timestamp;
 use poolhouse_wire::command::CommandShape;
 use reply::{First, Reply, begin};
 use serde::de::DeserializeOwned;
@@ -178,16 +180,18 @@ impl<P: Platform> Database<P> {
 /// open.
 #[must_use = "a cursor that is dropped is closed on its server"]
 pub struct Cursor<P: Platform, T = bson::Document> {
-    /// `None` after the last document. The server closed its cursor then.
+    /// `None` after its end.
     batches: Option<Box<Batches<P>>>,
-    /// It has no further documents. The server's cursor is closed with this one.
-    has_failed: bool,
+    /// What is left of the batches after their end.
+    resume_token: Vec<u8>,
+    operation_time: Option<Timestamp>,
     item: PhantomData<fn() -> T>,
 }
 
 impl<P: Platform, T> Cursor<P, T> {
     fn new(batches: Batches<P>) -> Self {
-        Self { batches: Some(Box::new(batches)), has_failed: false, item: PhantomData }
+        let batches = Some(Box::new(batches));
+        Self { batches, resume_token: Vec::new(), operation_time: None, item: PhantomData }
     }
 
     /// Returns the next document, decoded by serde; `None` after the last one. A tailable cursor
@@ -226,25 +230,28 @@ impl<P: Platform, T> Cursor<P, T> {
     /// Whether the server may have further documents, or some of the last batch were not returned yet.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        !self.has_failed && self.batches.as_ref().is_some_and(|batches| batches.is_alive())
+        self.batches.as_ref().is_some_and(|batches| batches.is_alive())
     }
 
     /// Returns `operationTime` of the reply to the command that created the cursor; `None` if it had
-    /// none, and after the end of the cursor. A change stream without a token can be resumed from it.
+    /// none. A change stream without a token can be resumed from it.
     ///
     /// Source: Change Streams, "startAtOperationTime".
     #[must_use]
     pub fn operation_time(&self) -> Option<bson::Timestamp> {
-        self.batches.as_ref()?.operation_time.map(convert::to_timestamp)
+        let time = self.batches.as_ref().map_or(self.operation_time, |batches| batches.operation_time);
+        time.map(convert::to_timestamp)
     }
 
     /// Returns `postBatchResumeToken` of the last batch, from which a change stream can be resumed after
-    /// the last document of this batch; `None` if the batch has none, and after the end of the cursor.
+    /// the last document of this batch; `None` if the batch has none. It is there after the end of the cursor,
+    /// too.
     ///
     /// Source: Change Streams, "Updating the Cached Resume Token".
     #[must_use]
     pub fn post_batch_resume_token(&self) -> Option<&bson::RawDocument> {
-        self.batches.as_ref()?.resume_token()
+        let token = self.batches.as_ref().map_or(&self.resume_token, |batches| &batches.resume_token);
+        bson::RawDocument::from_bytes(token).ok()
     }
 
     /// Returns the next document as its bytes, which are not copied; `None` after the last one.
@@ -301,15 +308,14 @@ impl<P: Platform, T> Cursor<P, T> {
     ///
     /// - `if_any`: whether it also returns `None` after an empty batch.
     fn poll_document(&mut self, context: &mut Context<'_>, if_any: bool) -> Poll<Result<Option<Range<usize>>, Error>> {
-        let Some(batches) = self.batches.as_mut().filter(|_| !self.has_failed) else { return Poll::Ready(Ok(None)) };
+        let Some(batches) = &mut self.batches else { return Poll::Ready(Ok(None)) };
         let outcome = ready!(batches.poll_document(context, if_any));
         Poll::Ready(self.ended_by(outcome))
     }
 
-    /// Notes an error, and ends the cursor after its last document.
+    /// Ends the cursor with its last document, and with an error.
     fn ended_by(&mut self, outcome: Result<Option<Range<usize>>, Error>) -> Result<Option<Range<usize>>, Error> {
-        self.has_failed |= outcome.is_err();
-        if matches!(outcome, Ok(None)) && !self.is_alive() {
+        if outcome.is_err() || (matches!(outcome, Ok(None)) && !self.is_alive()) {
             self.end();
         }
         outcome
@@ -329,7 +335,9 @@ impl<P: Platform, T> Cursor<P, T> {
     }
 
     fn end(&mut self) {
-        if let Some(batches) = self.batches.take() {
+        if let Some(mut batches) = self.batches.take() {
+            (self.resume_token, self.operation_time) =
+                (core::mem::take(&mut batches.resume_token), batches.operation_time);
             batches.kill_in_background();
         }
     }

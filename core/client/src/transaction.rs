@@ -458,6 +458,8 @@ pub(super) fn label_retryable_write<P: Platform>(
 
 /// The attempts of a transaction that is repeated where the errors of its commands allow it: see
 /// [`ClientSession::transaction_attempts`].
+///
+/// If it is dropped between `begin` and `end`, the transaction stays open: abort it, or drop the session.
 #[must_use = "nothing runs before `begin`"]
 pub struct TransactionAttempts<'s, P: Platform> {
     session: &'s mut ClientSession<P>,
@@ -499,8 +501,13 @@ impl<P: Platform> TransactionAttempts<'_, P> {
     ///
     /// # Errors
     ///
-    /// As [`ClientSession::with_transaction`]. There is no other attempt then.
+    /// As [`ClientSession::with_transaction`]. There is no other attempt then. If none has begun, the error of
+    /// `outcome`, or an [`Error::Session`].
     pub async fn end<T, E: From<Error>>(&mut self, outcome: Result<T, E>) -> Result<Option<T>, E> {
+        if !self.is_begun {
+            outcome?;
+            return Err(misuse(TransactionMisuse::NotStarted).into());
+        }
         let error = match outcome {
             Ok(value) if !self.session.in_transaction() => {
                 self.unlimit();

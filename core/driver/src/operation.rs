@@ -37,7 +37,7 @@ pub struct CommandOptions<'a> {
     /// The time limit for all attempts; `None` is the limits of the client's options. If it is set,
     /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is never reached, but selection with
     /// check-out still takes at most `serverSelectionTimeoutMS`. Zero means the same, as `timeoutMS=0` in
-    /// a connection string: the command is retried until it succeeds. In `with_transaction`, it is refused if
+    /// a connection string: no time ends its retries. In `with_transaction`, it is refused if
     /// the transaction has a limit.
     pub timeout: Option<Duration>,
     /// Whether the command may be executed twice without harm. Then it is also retried, preferably

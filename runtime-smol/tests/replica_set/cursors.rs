@@ -128,8 +128,18 @@ fn next_if_any_requests_one_batch_and_the_token_is_that_of_the_last_batch() {
         assert_eq!((cursor.is_alive(), cursor.post_batch_resume_token()), (true, None));
         answer("getMore", 0, &[], Some(4));
         assert_eq!(cursor.next_if_any().await.expect("the end"), None);
-        assert_eq!((cursor.is_alive(), cursor.operation_time()), (false, None));
+        assert_eq!((cursor.is_alive(), cursor.operation_time()), (false, Some(time)));
+        assert_eq!(data(cursor.post_batch_resume_token()), Some(4), "a stream is resumed after its end");
         assert_eq!(primary.count_of("getMore"), 4);
+
+        let own = id(client.run_command("db", single()).await.expect("a cursor"));
+        answer("find", own, &[], Some(5));
+        let cursor = client.database("db").run_cursor_command_with(find(), CommandOptions::new(), further()).await;
+        let mut cursor: Cursor = cursor.expect("a cursor");
+        primary.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["getMore"]).error(136));
+        assert_eq!(refused(cursor.next_if_any().await).code(), Some(136));
+        assert_eq!((cursor.is_alive(), cursor.operation_time()), (false, Some(time)));
+        assert_eq!(data(cursor.post_batch_resume_token()), Some(5), "a stream is resumed after an error");
 
         let mut session = client.start_session(ClientSessionOptions::new());
         let own = id(session.run_command("db", single()).await.expect("a cursor"));

@@ -50,6 +50,36 @@ fn cursor_in_a_transaction_has_its_fields() {
     });
 }
 
+/// Its server closes the cursor with the transaction.
+#[test]
+fn transaction_is_repeated_although_its_failed_cursor_is_closed() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        filled(&client).await;
+        primary.set_fail_point(once(&["getMore"]).error(112));
+        let mut calls = 0;
+        let work = async |session: &mut ClientSession| {
+            calls += 1;
+            let mut cursor = cursor(session).await;
+            let mut count = 0;
+            loop {
+                match cursor.try_next(session).await {
+                    Ok(Some(_)) => count += 1,
+                    Ok(None) => return Ok::<_, Error>(count),
+                    Err(error) => {
+                        cursor.close(session).await.expect("nothing is sent");
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let count = session(&client).with_transaction(TransactionOptions::new(), work).await;
+        assert_eq!((count.expect("the second succeeds"), calls), (10, 2));
+        assert_eq!(primary.count_of("killCursors"), 0);
+        client.close().await;
+    });
+}
+
 #[test]
 fn cursor_in_a_session_is_closed_when_it_is_dropped() {
     run(async {

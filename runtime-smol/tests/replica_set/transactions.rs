@@ -326,7 +326,8 @@ fn failed_commits_have_the_label_of_an_unknown_result() {
             primary.set_fail_point(point.clone());
             let error = refused(session.commit_transaction().await);
             assert_eq!(error.has_label(UNKNOWN), is_unknown, "{point:?}: {error:?}");
-            assert!(!error.has_label(TRANSIENT), "{point:?}: {error:?}");
+            // NoSuchTransaction: the server's label.
+            assert_eq!(error.has_label(TRANSIENT), error.code() == Some(251), "{point:?}: {error:?}");
             primary.set_fail_point(FailPoint::new(FailPointMode::Off, &[]));
             known(&client, &set).await;
             session.commit_transaction().await.expect("it can be repeated");
@@ -858,6 +859,34 @@ fn attempt_that_was_not_ended_is_left_open_without_its_limit() {
         insert(attempts.begin().expect("no transaction is open")).await.expect("a reply");
         assert_eq!(attempts.end(Err::<(), _>(Failure::Mine)).await, Err(Failure::Mine));
         assert_eq!(primary.count_of("abortTransaction"), 2);
+        drop(attempts);
+        drop(session);
+        client.close().await;
+    });
+}
+
+#[test]
+fn end_without_an_attempt_ends_no_transaction() {
+    run(async {
+        let (_set, primary, client) = set_with(|_| {}).await;
+        let mut session = started(&client);
+        insert(&mut session).await.expect("a reply");
+        let mut attempts = session.transaction_attempts(TransactionOptions::new());
+        let error = refused(attempts.begin().map(drop));
+        assert!(matches!(refused(attempts.end(Err::<(), _>(error)).await), Error::Session(_)));
+        assert!(matches!(refused(attempts.end(Ok::<_, Error>(7)).await), Error::Session(_)));
+        drop(attempts);
+        assert!(session.in_transaction());
+        assert_eq!((primary.count_of("commitTransaction"), primary.count_of("abortTransaction")), (0, 0));
+        session.commit_transaction().await.expect("it is committed");
+
+        // Nor does it repeat one that has failed before.
+        primary.set_fail_point(once(&["insert"]).error(112));
+        session.start_transaction(TransactionOptions::new()).expect("no transaction is open");
+        assert!(refused(insert(&mut session).await).has_label(TRANSIENT));
+        session.abort_transaction().await.expect("it is open");
+        let mut attempts = session.transaction_attempts(TransactionOptions::new());
+        assert_eq!(attempts.end(Err::<(), _>(Failure::Mine)).await, Err(Failure::Mine));
         drop(attempts);
         drop(session);
         client.close().await;

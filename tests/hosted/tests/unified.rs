@@ -53,6 +53,7 @@ mod spans;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use bson::{Bson, Document};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use deployment::{Deployment, Shared, Topology};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -80,6 +81,9 @@ const DEPLOYMENTS: usize = 8;
 
 /// How often a test is repeated at most whose time the machine has taken.
 const REPEATS_MAX: usize = 5;
+
+/// How often tests were repeated.
+static REPEATED: AtomicUsize = AtomicUsize::new(0);
 
 /// When the machine, or the executor of the clients, was late.
 static LATE: Late = Late(Mutex::new(None));
@@ -138,8 +142,8 @@ struct Known {
     /// The kind of servers, if it fails on one kind only.
     on: Option<String>,
     because: String,
-    /// A part of the difference, of a test that fails.
-    error: String,
+    /// Of a test that fails: each of its differences has one of these texts.
+    errors: Vec<String>,
     /// It also passes at times.
     is_unsteady: bool,
 }
@@ -175,7 +179,8 @@ fn all() -> ExitCode {
     let verdicts = Verdicts::default();
     let mut trials = Vec::new();
     match tests() {
-        Ok(tests) => {
+        Ok((tests, unreadable)) => {
+            trials.extend(unreadable);
             let unknown = unknown(&tests, &listed);
             trials.push(Trial::test("unified.json_names_tests", move || unknown.map_err(Failed::from)));
             for test in tests {
@@ -219,9 +224,9 @@ fn left_out(name: String, reason: String, must_run: bool) -> Trial {
     })
 }
 
-/// The tests of all files in this format.
-fn tests() -> Result<Vec<Test>, String> {
-    let mut tests = Vec::new();
+/// The tests of all files in this format, and a failing case for each file that cannot be read.
+fn tests() -> Result<(Vec<Test>, Vec<Trial>), String> {
+    let (mut tests, mut unreadable) = (Vec::new(), Vec::new());
     let mut left_out_files: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
     for (name, path) in spec::all_files().map_err(|reason| reason.to_string())? {
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -232,7 +237,13 @@ fn tests() -> Result<Vec<Test>, String> {
             left_out_files.entry(*folder).or_insert((*reason, 0)).1 += 1;
             continue;
         }
-        let document: Document = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let document: Document = match serde_json::from_str(&text) {
+            Ok(document) => document,
+            Err(error) => {
+                unreadable.push(failing(&name, error.to_string()));
+                continue;
+            }
+        };
         let document = Arc::new(document);
         let (folder, file) = name.rsplit_once('/').unwrap_or(("", &name));
         for (index, test) in run::documents(&document, "tests").enumerate() {
@@ -248,7 +259,10 @@ fn tests() -> Result<Vec<Test>, String> {
     for (folder, (reason, files)) in left_out_files {
         eprintln!("skipped: unified/{folder}: {files} files: {reason}");
     }
-    if tests.is_empty() { Err("no folder has unified tests".to_owned()) } else { Ok(tests) }
+    if tests.is_empty() && unreadable.is_empty() {
+        return Err("no folder has unified tests".to_owned());
+    }
+    Ok((tests, unreadable))
 }
 
 /// Adds a case for each kind of servers that the test may run on.
@@ -276,8 +290,10 @@ fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, listed: &Arc<
             };
             if test.folder == MUST_FAIL {
                 verdict = match verdict {
-                    Verdict::Passed | Verdict::Partial(_) => Verdict::Failed("it passed, but must not".to_owned()),
-                    Verdict::Failed(_) => Verdict::Passed,
+                    Verdict::Passed | Verdict::Partial(_) => {
+                        Verdict::Failed(vec!["it passed, but must not".to_owned()])
+                    }
+                    Verdict::Failed(errors) if !errors.iter().any(|error| is_of_runner(error)) => Verdict::Passed,
                     other => other,
                 };
             }
@@ -285,7 +301,7 @@ fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, listed: &Arc<
             let is_here = |known: &&Known| known.on.as_deref().is_none_or(|on| on == topology.name());
             let known = listed.fails.iter().filter(is_here).find(|known| test.is(&known.name));
             match (verdict, known) {
-                (Verdict::Failed(error), Some(known)) if error.contains(&known.error) => {
+                (Verdict::Failed(errors), Some(known)) if known.has_all(&errors) => {
                     Ok(Completion::ignored_with(format!("fails: {}", known.because)))
                 }
                 (Verdict::Passed | Verdict::Partial(_), Some(known)) if !known.is_unsteady => {
@@ -295,7 +311,7 @@ fn add(test: Test, shared: &Arc<Vec<Shared>>, verdicts: &Verdicts, listed: &Arc<
                 (Verdict::Partial(what), _) => Ok(Completion::ignored_with(format!("passed, but for {what}"))),
                 (Verdict::Unsupported(what), _) => Ok(Completion::ignored_with(format!("unsupported: {what}"))),
                 (Verdict::Skipped(why), _) => Ok(Completion::ignored_with(why)),
-                (Verdict::Failed(error), _) => Err(Failed::from(error)),
+                (Verdict::Failed(errors), _) => Err(Failed::from(errors.join("\n  "))),
             }
         }));
     }
@@ -343,9 +359,10 @@ impl Test {
             let begun = Instant::now();
             let verdict = shared.with(|deployment| self.run(deployment))?;
             let Some(late) = LATE.since(begun).filter(|_| is_timed && left > 0) else { return Ok(verdict) };
-            let Verdict::Failed(error) = &verdict else { return Ok(verdict) };
+            let Verdict::Failed(errors) = &verdict else { return Ok(verdict) };
             left -= 1;
-            println!("repeated, since the machine was {late:?} late: {}: {error}", self.description);
+            println!("repeated, since the machine was {late:?} late: {}: {}", self.description, errors.join("; "));
+            REPEATED.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -377,6 +394,11 @@ impl Test {
         let mut requirements = parts.into_iter().flat_map(|part| run::documents(part, "runOnRequirements"));
         requirements.any(|requirement| requirement.get_bool("auth").unwrap_or(false))
     }
+}
+
+/// Whether an error is not of the test, but of the servers or the time.
+fn is_of_runner(error: &str) -> bool {
+    ["the runner: ", "no end in "].iter().any(|start| error.starts_with(start))
 }
 
 fn is_known(version: &str) -> bool {
@@ -420,6 +442,7 @@ fn listed() -> Result<Listed, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("unified.json");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file: Document = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let texts = |texts: String| texts.split(" | ").map(str::to_owned).collect();
     let entries = |list: &'static str| {
         let entry = move |entry: &Document| {
             let need = |name: &str| {
@@ -432,7 +455,7 @@ fn listed() -> Result<Listed, String> {
                 name: need("test")?,
                 on: entry.get_str("on").ok().map(str::to_owned),
                 because: need("because")?,
-                error: if list == "fails" { need("error")? } else { String::new() },
+                errors: if list == "fails" { texts(need("errors")?) } else { Vec::new() },
                 is_unsteady: entry.get_bool("unsteady").unwrap_or(false),
             })
         };
@@ -460,6 +483,12 @@ fn unknown(tests: &[Test], listed: &Listed) -> Result<(), String> {
     if unknown.is_empty() { Ok(()) } else { Err(format!("no such tests: {}", unknown.join(", "))) }
 }
 
+impl Known {
+    fn has_all(&self, errors: &[String]) -> bool {
+        errors.iter().all(|error| self.errors.iter().any(|text| error.contains(text)))
+    }
+}
+
 /// Prints the verdicts of each folder.
 fn table(verdicts: &BTreeMap<(String, String), Verdict>) {
     let mut rows: BTreeMap<&str, [usize; 6]> = BTreeMap::new();
@@ -485,4 +514,5 @@ fn table(verdicts: &BTreeMap<(String, String), Verdict>) {
     for (folder, [tests, pass, partial, fail, unsupported, skipped]) in rows.iter().map(|(a, b)| (*a, *b)).chain(all) {
         println!("unified: {folder:49} {tests:5} {pass:5} {partial:7} {fail:5} {unsupported:11} {skipped:7}");
     }
+    println!("unified: {} repetitions, because the machine was late", REPEATED.load(Ordering::Relaxed));
 }

@@ -384,8 +384,12 @@ impl<P: Platform> Batches<P> {
                 (timeout, client.deadline(timeout))
             }
         };
+        // The limit of a transaction is that of all its commands together.
+        let whole = session.transaction_deadline();
+        let deadline = deadline.into_iter().chain(whole).min();
         let limits = (deadline, client.operation_id());
-        let command = (command.as_slice(), kill_time(timeout));
+        let max_time = if whole.is_some() { MaxTime::Rest } else { kill_time(timeout) };
+        let command = (command.as_slice(), max_time);
         let span = client.operation_span(session.transaction_span(), database, command.0);
         let running = self.origin.run(session, &mut self.connection, command, limits, &mut self.reply);
         let outcome = match span {
@@ -426,11 +430,6 @@ impl<P: Platform> Batches<P> {
     /// Whether there is another batch, or a document of the last one.
     pub(super) fn is_alive(&self) -> bool {
         self.id != 0 || !self.rest.is_empty()
-    }
-
-    /// Returns `postBatchResumeToken` of the last batch.
-    pub(super) fn resume_token(&self) -> Option<&bson::RawDocument> {
-        bson::RawDocument::from_bytes(&self.resume_token).ok()
     }
 
     pub(super) fn bytes(&self, document: Range<usize>) -> &[u8] {

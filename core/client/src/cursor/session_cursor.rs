@@ -163,7 +163,7 @@ impl<P: Platform, T> SessionCursor<P, T> {
     /// - `if_any`: whether it also returns `None` after an empty batch.
     async fn next(&mut self, session: &mut ClientSession<P>, if_any: bool) -> Result<Option<Range<usize>>, Error> {
         let owner = self.owner(session)?;
-        let Some(batches) = self.cursor.batches.as_ref().filter(|_| !self.cursor.has_failed) else { return Ok(None) };
+        let Some(batches) = &self.cursor.batches else { return Ok(None) };
         if batches.rest.is_empty() && batches.id != 0 && batches.owner != Some(owner) {
             if batches.owner.is_none_or(|owner| owner.transaction.is_none()) {
                 return Err(Error::Session("the cursor was opened before the transaction: it has no batch in it"));

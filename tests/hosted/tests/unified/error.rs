@@ -52,6 +52,7 @@ pub(crate) fn is_resumable(stop: &Stop) -> bool {
 /// The reply of the server.
 fn reply(error: &Error) -> Option<&Document> {
     match error {
+        Error::Timeout(last) => reply(last),
         Error::Command(error) => Some(&error.reply),
         Error::Write(error) => Some(&error.reply),
         _ => None,
@@ -62,6 +63,7 @@ fn reply(error: &Error) -> Option<&Document> {
 /// only.
 fn code_name(error: &Error) -> Option<&str> {
     match error {
+        Error::Timeout(last) => code_name(last),
         Error::Command(error) => error.code_name.as_deref(),
         Error::Write(error) => error.code_name.as_deref(),
         _ => None,

@@ -19,6 +19,16 @@ pub(crate) enum Kind {
     Sdam,
 }
 
+/// A command that was started.
+pub(crate) struct Started {
+    /// Of the request.
+    pub(crate) id: i32,
+    pub(crate) name: String,
+    /// Empty if it is sensitive.
+    pub(crate) command: Document,
+    pub(crate) has_succeeded: bool,
+}
+
 /// A client with its events.
 pub(crate) struct Watched {
     pub(crate) client: Client,
@@ -90,18 +100,21 @@ impl Watched {
         started.map(|(name, document)| Ok((name, document?))).collect()
     }
 
-    /// The commands that were started: the id of the request, the name, and the command, empty if it is
-    /// sensitive.
-    pub(crate) fn started(&self) -> Vec<(i32, String, Document)> {
+    /// The commands that were started.
+    pub(crate) fn started(&self) -> Vec<Started> {
         // A loss of events is a difference elsewhere.
         let _: Result<(), String> = self.drain();
         let seen = self.seen.borrow();
-        let started = seen.iter().filter_map(|event| match event {
-            Event::Command(event) if event.get().event_name() == "CommandStarted" => {
-                let started = event.get();
-                Some((started.request_id, started.name.to_owned(), document(event).unwrap_or_default()))
-            }
-            _ => None,
+        let named = |name: &'static str| {
+            seen.iter().filter_map(move |event| match event {
+                Event::Command(event) if event.get().event_name() == name => Some(event),
+                _ => None,
+            })
+        };
+        let has_succeeded = |id: i32| named("CommandSucceeded").any(|event| event.get().request_id == id);
+        let started = named("CommandStarted").map(|event| {
+            let (id, name) = (event.get().request_id, event.get().name.to_owned());
+            Started { id, name, command: document(event).unwrap_or_default(), has_succeeded: has_succeeded(id) }
         });
         started.collect()
     }

@@ -18,7 +18,7 @@ use std::thread;
 /// The longest message: mongod's limit.
 const MESSAGE_BYTES_MAX: usize = 48_000_000;
 
-/// The flags of a message that are passed on: all but that of the checksum, which would be wrong.
+/// The flag of a message that is not passed on: its checksum would be wrong.
 const CHECKSUM_PRESENT: u32 = 1;
 
 /// Fields of a member's `hello` that a router's has not.
@@ -135,7 +135,15 @@ fn contains(frame: &[u8], name: &str) -> bool {
 
 /// Notes a command, and removes what mongod does not know.
 fn request(frame: Vec<u8>, in_transaction: &InTransaction, sent: &Sent) -> Vec<u8> {
-    let Ok(mut message) = wire::decode(&frame) else { return frame };
+    let mut message = match wire::decode(&frame) {
+        Ok(message) => message,
+        Err(error) => {
+            // No event has it.
+            let unread = doc! { "unread": format!("{error:?}") };
+            sent.lock().unwrap_or_else(PoisonError::into_inner).push((wire::i32_at(&frame, 4), unread));
+            return frame;
+        }
+    };
     let id = message.header.request_id;
     if message.body.contains_key("autocommit") {
         in_transaction.lock().unwrap_or_else(PoisonError::into_inner).insert(id);

@@ -4,7 +4,7 @@
 
 use crate::deployment::{Deployment, Topology, USER};
 use crate::error::{self, Stop};
-use crate::events::Watched;
+use crate::events::{Started, Watched};
 use crate::logs::Logs;
 use crate::matching::{self, Entities, integer};
 use crate::operations;
@@ -48,7 +48,8 @@ pub(crate) enum Verdict {
     Partial(String),
     /// It needs an API that is missing, or the runner does not know it.
     Unsupported(String),
-    Failed(String),
+    /// The differences.
+    Failed(Vec<String>),
 }
 
 /// A client, a database or a collection: the first two have an empty name of a collection.
@@ -152,8 +153,8 @@ pub(crate) fn test(file: &Document, test: &Document, has_user: bool, deployment:
     let mut failed = run.failed.take();
     let unseen = run.unseen.take();
     let is_failure = !failed.is_empty() || matches!(&result, Err(stop) if !matches!(stop, Stop::Unsupported(_)));
-    // Of a command, a fail point.
-    let is_refusal = |error: &String| error.contains("no such command") || error.contains(" not found");
+    // Of a command of the runner; of a fail point.
+    let is_refusal = |error: &String| error.contains("no such command") || error.contains("with code 266");
     let stopped = result.as_ref().err().map(Stop::to_string);
     let refused = failed.iter().chain(&stopped).find(|error| is_refusal(error)).filter(|_| run.deployment.is_fake());
     let missing = run.missing.take().or_else(|| refused.cloned());
@@ -169,7 +170,7 @@ pub(crate) fn test(file: &Document, test: &Document, has_user: bool, deployment:
     match (failed.is_empty(), unseen.is_empty()) {
         (true, true) => Verdict::Passed,
         (true, false) => Verdict::Partial(unseen.join(", ")),
-        (false, _) => Verdict::Failed(failed.join("\n  ")),
+        (false, _) => Verdict::Failed(failed),
     }
 }
 
@@ -254,16 +255,20 @@ impl Run {
     /// Compares the commands that the relays saw with the events.
     fn compare_sent(&self, clients: &BTreeMap<String, Rc<Watched>>) {
         let mut events: Vec<_> = clients.values().flat_map(|watched| watched.started()).collect();
-        for (id, command) in self.deployment.take_sent() {
+        let sent = self.deployment.take_sent();
+        let is_seen = !sent.is_empty();
+        for (id, command) in sent {
             let name = command.keys().next().cloned().unwrap_or_default();
-            let is_it = |(of, found, document): &(i32, String, Document)| {
-                *of == id && *found == name && (*document == command || document.is_empty())
-            };
+            let is_it =
+                |it: &Started| it.id == id && it.name == name && (it.command == command || it.command.is_empty());
             match events.iter().position(is_it) {
                 Some(index) => drop(events.swap_remove(index)),
                 None if is_handshake(&name) => {}
                 None => self.differs(format!("no event has the command that was sent: {command}")),
             }
+        }
+        if let Some(event) = events.into_iter().find(|it| is_seen && it.has_succeeded) {
+            self.differs(format!("the command of an event was not sent: {} {}", event.name, event.command));
         }
     }
 
@@ -437,7 +442,12 @@ impl Run {
             return result.map(drop);
         }
         let difference = match (&result, operation.get_document("expectError")) {
-            (Err(stop), Ok(expected)) => error::check(stop, expected, &**self),
+            (Err(stop), Ok(expected)) => {
+                if let Stop::Refused(what) = stop {
+                    self.unseen.borrow_mut().push(format!("a refusal by the runner: {what}"));
+                }
+                error::check(stop, expected, &**self)
+            }
             (Ok(value), Ok(expected)) => Err(format!("it succeeded, expected {expected}: {value:?}")),
             (Err(stop), Err(_)) => Err(stop.to_string()),
             (Ok(value), Err(_)) => match operation.get("expectResult") {
