@@ -140,6 +140,7 @@ fn next_if_any_requests_one_batch_and_the_token_is_that_of_the_last_batch() {
         assert_eq!(refused(cursor.next_if_any().await).code(), Some(136));
         assert_eq!((cursor.is_alive(), cursor.operation_time()), (false, Some(time)));
         assert_eq!(data(cursor.post_batch_resume_token()), Some(5), "a stream is resumed after an error");
+        eventually("it is closed", || primary.count_of("killCursors") == 1).await;
 
         let mut session = client.start_session(ClientSessionOptions::new());
         let own = id(session.run_command("db", single()).await.expect("a cursor"));
@@ -154,7 +155,7 @@ fn next_if_any_requests_one_batch_and_the_token_is_that_of_the_last_batch() {
         assert_eq!(cursor.next_if_any(&mut session).await.expect("a document"), Some(doc! { "_id": 1 }));
         assert!(!cursor.is_alive());
         assert_eq!(cursor.next_if_any(&mut session).await.expect("the end"), None);
-        assert_eq!(primary.count_of("killCursors"), 0);
+        assert_eq!(primary.count_of("killCursors"), 1);
         drop(cursor);
         drop(session);
         client.close().await;

@@ -232,6 +232,10 @@ impl Deployment {
         }
     }
 
+    pub(crate) const fn has_relays(&self) -> bool {
+        !self.routers.is_empty()
+    }
+
     /// Takes the commands that the relays have seen.
     pub(crate) fn take_sent(&self) -> Vec<(i32, Document)> {
         self.routers.iter().flat_map(Router::take_sent).collect()
