@@ -121,6 +121,7 @@ impl Watched {
 
     /// The error of a fake server about a command (CommandNotFound) or an option (NotImplemented).
     pub(crate) fn refused(&self) -> Option<String> {
+        let _: Result<(), String> = self.drain();
         let seen = self.seen.borrow();
         let mut replies = seen.iter().filter_map(|event| match event {
             Event::Command(event) => document(event).ok(),
