@@ -26,6 +26,7 @@ pub(crate) struct Started {
     pub(crate) name: String,
     /// Empty if it is sensitive.
     pub(crate) command: Document,
+    /// The server has replied that it succeeded.
     pub(crate) has_succeeded: bool,
 }
 
@@ -111,7 +112,10 @@ impl Watched {
                 _ => None,
             })
         };
-        let has_succeeded = |id: i32| named("CommandSucceeded").any(|event| event.get().request_id == id);
+        // A write without an acknowledgement has no reply, and may be lost with a connection that is closed.
+        let is_reply = |event: &OwnedCommandEvent| document(event).is_ok_and(|reply| reply.len() > 1);
+        let has_succeeded =
+            |id: i32| named("CommandSucceeded").any(|event| event.get().request_id == id && is_reply(event));
         let started = named("CommandStarted").map(|event| {
             let (id, name) = (event.get().request_id, event.get().name.to_owned());
             Started { id, name, command: document(event).unwrap_or_default(), has_succeeded: has_succeeded(id) }
