@@ -117,8 +117,8 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: the time limit of each operation without its own timeout. `None`, the default, is
     /// no limit. If this or the operation's own timeout is set, `waitQueueTimeoutMS` and
-    /// `socketTimeoutMS` do not apply. [`Duration::MAX`] therefore disables both, and retries go on until
-    /// one succeeds; zero, also `timeoutMS=0` in a connection string, is converted to it. Server selection
+    /// `socketTimeoutMS` do not apply. [`Duration::MAX`] therefore disables both, and no time ends
+    /// retries; zero, also `timeoutMS=0` in a connection string, is converted to it. Server selection
     /// together with the check-out always takes at most `serverSelectionTimeoutMS`. A command
     /// is sent with `maxTimeMS`, unless it has its own: the rest of the time less the minimum
     /// round-trip time to the server. If no time would be left, it is not sent, and fails. Most

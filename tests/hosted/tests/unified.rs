@@ -126,7 +126,6 @@ const MUST_FAIL: &str = "unified-test-format/tests/valid-fail";
 type Verdicts = Arc<Mutex<BTreeMap<(String, String), Verdict>>>;
 
 /// What `unified.json` lists.
-#[derive(Default)]
 struct Listed {
     /// The tests that fail.
     fails: Vec<Known>,
