@@ -24,8 +24,9 @@
 //! - **Reconnecting**: a connection that failed is replaced after `backoff_min`, and requests wait for
 //!   the new one. Further pauses grow up to `backoff_max` until a new connection receives a reply. After
 //!   an attempt that failed, requests fail while no connection is open or pending.
-//! - **Heartbeat**: a heartbeat is sent when no byte was received for `heartbeat_interval`. If it
-//!   is not answered in time, the connection is closed.
+//! - **Heartbeat**: a heartbeat is sent each `heartbeat_interval`, on busy connections too, so a peer that
+//!   stops is noticed within `heartbeat_interval` and `heartbeat_timeout`. If it is not answered in time, and
+//!   no other bytes arrive, the connection is closed.
 //! - **Queue**: when all connections are busy, up to `max_queue_size` requests wait in a queue,
 //!   each up to `pool_timeout`.
 //! - **Orphans**: the id of a request that was abandoned stays reserved until its late reply
@@ -54,7 +55,7 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use error::{AcquireError, ForeignStream, ReplyError};
+pub use error::{AcquireError, ForeignStream, HexCode, ReplyError};
 pub use event::{MuxClosed, MuxEvent};
 #[cfg(feature = "alloc")]
 pub use memory::MuxOnHeap;
@@ -129,6 +130,8 @@ pub struct Mux<M: MuxMemory> {
     entropy: u32,
     /// The number of heartbeat actions that are owed.
     heartbeats_owed: u32,
+    /// Whether stream 0 is never assigned.
+    keeps_first: bool,
 }
 
 /// A pause before the next attempt to connect.
@@ -180,6 +183,7 @@ impl<M: MuxMemory> Mux<M> {
             backoff: Duration::ZERO,
             entropy: 0,
             heartbeats_owed: 0,
+            keeps_first: false,
         };
         mux.open_needed(now, false, observer);
         mux
@@ -205,6 +209,26 @@ impl<M: MuxMemory> Mux<M> {
     /// Cost: O(1), no allocation. Owes nothing. Events: none.
     pub const fn set_entropy(&mut self, entropy: u32) {
         self.entropy = entropy;
+    }
+
+    /// Never assigns stream 0, unless connections have no other: a reply on it closes its connection then.
+    ///
+    /// For servers that send errors on stream 0 to requests on other streams: another request would take the
+    /// error for its own, and a third one with the same id the reply to that.
+    ///
+    /// Called before a connection is established; those that are established keep their ids.
+    ///
+    /// Cost: O(connections). Owes nothing. Events: none.
+    pub fn keep_first_stream(&mut self) {
+        self.keeps_first = true;
+        for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {
+            let mut at = self.conns.front(list);
+            while let Some(index) = at {
+                let prepared = self.prepare_streams(index);
+                debug_assert!(prepared.is_ok(), "there was room for the same number of ids");
+                at = self.conns.next(index);
+            }
+        }
     }
 
     /// Returns whether a request would wait until the first connection is established, and begins to
@@ -248,7 +272,7 @@ impl<M: MuxMemory> Mux<M> {
         let now = self.advance(now);
         if self.waiters.len(waiter::WAITING) == 0 {
             if let Some(index) = self.least_busy() {
-                let stream = self.grant(now, index, now, observer);
+                let stream = self.grant(now, index, None, observer);
                 if let Some((conn, id)) = stream {
                     if self.needs_growth(false) {
                         self.open_needed(now, false, observer);
@@ -414,7 +438,7 @@ impl<M: MuxMemory> Mux<M> {
         self.is_reported_up = false;
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
-        slot.received_at = now;
+        (slot.received_at, slot.asked_at) = (now, now);
         let duration = now.saturating_since(slot.created.0);
         observer.on_event(now, &MuxEvent::ConnectionReady { mux: self.id, conn, duration });
         self.arm_shrinking(now);
@@ -549,7 +573,7 @@ impl<M: MuxMemory> Mux<M> {
                 // The heartbeat has not been sent yet, so this cannot be its reply.
                 return Err(self.refuse_reply(now, index, stream, observer));
             }
-            let duration = now.saturating_since(heartbeat.started);
+            let duration = now.saturating_since(slot.asked_at);
             slot.heartbeat = None;
             self.note_reply(index);
             self.free_id(index, id, taken_for);
@@ -624,7 +648,8 @@ impl<M: MuxMemory> Mux<M> {
                 let Some(streams) = self.streams.slots().get(index as usize) else { return };
                 orphaned += streams.late_count();
                 if list == conn::OPEN {
-                    capacity = capacity.saturating_add(max.min(streams.ids() - streams.late_count()));
+                    let kept = u32::from(self.keeps_first && streams.ids() > 1);
+                    capacity = capacity.saturating_add(max.min(streams.ids() - streams.late_count() - kept));
                 }
             });
         }
@@ -744,10 +769,10 @@ impl<M: MuxMemory> Hash for Mux<M> {
     /// pool that does not shrink, because they do not affect later results.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { id, config, closed, now, conns, streams, waiters, deadlines, in_flight, in_flight_max, .. } = self;
-        let Self { shrink_at, pause, is_reported_up, backoff, entropy, heartbeats_owed, .. } = self;
+        let Self { shrink_at, pause, is_reported_up, backoff, entropy, heartbeats_owed, keeps_first, .. } = self;
         let in_flight_max = shrink_at.map(|_| in_flight_max);
         (id, config, closed, now, conns, waiters, deadlines, in_flight, in_flight_max).hash(state);
-        (shrink_at, pause, is_reported_up, backoff, entropy, heartbeats_owed).hash(state);
+        (shrink_at, pause, is_reported_up, backoff, entropy, heartbeats_owed, keeps_first).hash(state);
         for (index, streams) in (0..).zip(streams.slots()) {
             if matches!(conns.list_of(index), conn::OPEN | conn::TRASHED | conn::RETIRED) {
                 streams.hash(state);

@@ -140,7 +140,6 @@ struct Readme;
 /// also apply here, with the name of this crate.
 ///
 /// ```
-/// use poolhouse_async_std::mux::cql::{Consistency, OutcomeKind, Response};
 /// use poolhouse_async_std::mux::{RequestError, Session, SessionOptions};
 ///
 /// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
@@ -148,10 +147,11 @@ struct Readme;
 /// # async_std::task::block_on(async {
 /// // Its tasks run on async-std's executor.
 /// let session = Session::new(SessionOptions::new([host]))?;
-/// let reply = session.query("SELECT release_version FROM system.local", Consistency::One).await?;
-/// let Response::Result(outcome) = reply.response()? else { panic!("{reply:?}") };
-/// assert_eq!(outcome.kind, OutcomeKind::Rows);
-/// match session.query("SELEC 1", Consistency::One).await {
+/// let reply = session.query("SELECT release_version FROM system.local").send().await?;
+/// if let Some((version,)) = reply.one::<(&str,)>()? {
+///     println!("{version}"); // 5.0.7
+/// }
+/// match session.query("SELEC 1").send().await {
 ///     Err(RequestError::Server(error)) => println!("{error}"),
 ///     other => panic!("{other:?}"),
 /// }

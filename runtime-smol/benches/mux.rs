@@ -36,7 +36,7 @@ use core::task::{Poll, Waker};
 use poolhouse_exchange::cql::{Bare, INPUT_BYTES, envelope};
 use poolhouse_exchange::mongo::median;
 use poolhouse_smol::mux::cql::{Consistency, HEADER_BYTES, Limits, Outgoing, Parameters, Request, Version};
-use poolhouse_smol::mux::{CqlHost, Distance, HostOptions, MuxId, MuxOptions, RequestOptions, Session, SessionOptions};
+use poolhouse_smol::mux::{CqlHost, Distance, HostOptions, MuxId, MuxOptions, Session, SessionOptions};
 use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions, cell_of};
 use smol::Async;
 use smol::io::{AsyncRead, AsyncWrite};
@@ -184,7 +184,7 @@ impl Bench {
             options.hosts.extend((0..others).map(other));
             let session = Session::new(options).expect("a session");
             // Establishes its connection.
-            smol::block_on(session.query(STATEMENT, Consistency::One)).expect("an answer");
+            smol::block_on(session.query(STATEMENT).consistency(Consistency::One).send()).expect("an answer");
             session
         };
         match case {
@@ -261,25 +261,23 @@ fn take(left: &AtomicU32) -> bool {
 
 async fn ask_session(session: Session, left: Arc<AtomicU32>) {
     while take(&left) {
-        let reply = session.query(STATEMENT, Consistency::One).await.expect("an answer");
+        let reply = session.query(STATEMENT).consistency(Consistency::One).send().await.expect("an answer");
         debug_assert_eq!(cell_of(reply.body()), Some(CELL));
     }
 }
 
 async fn ask_chosen(session: Session, host: Arc<[MuxId]>, left: Arc<AtomicU32>) {
-    let options = RequestOptions { hosts: Some(&host), ..RequestOptions::default() };
     while take(&left) {
-        let request = Request::Query { text: STATEMENT, parameters: Parameters::new(Consistency::One) };
-        let reply = session.request_with(&request, options).await.expect("an answer");
+        let call = session.query(STATEMENT).consistency(Consistency::One).hosts(&host);
+        let reply = call.send().await.expect("an answer");
         debug_assert_eq!(cell_of(reply.body()), Some(CELL));
     }
 }
 
 async fn ask_all(session: Session, in_flight: usize, operations: usize) {
-    let request = Request::Query { text: STATEMENT, parameters: Parameters::new(Consistency::One) };
-    let requests = vec![request; in_flight];
+    let calls = vec![session.query(STATEMENT).consistency(Consistency::One); in_flight];
     for begun in (0..operations).step_by(in_flight) {
-        let some = &requests[..in_flight.min(operations - begun)];
+        let some = &calls[..in_flight.min(operations - begun)];
         for reply in session.request_all(some).await {
             debug_assert_eq!(cell_of(reply.expect("an answer").body()), Some(CELL));
         }

@@ -413,13 +413,12 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See
 /// [`poolhouse_client::mux`].
 ///
-/// A [`Session`](mux::Session) has a pool for each host. Each connection carries up to 32,768
+/// A [`Session`](mux::Session) has a pool for each host. Each connection carries up to 32,767
 /// requests in flight; replies arrive in any order. A [`Reply`](mux::Reply) is the envelope that the
-/// server has sent; its rows are decoded to the bytes of their cells, whose conversion is left to the
-/// application.
+/// server has sent; its rows are decoded on demand, as values of types with serde's `Deserialize` or as the
+/// bytes of their cells.
 ///
 /// ```
-/// use poolhouse_smol::mux::cql::{Consistency, Parameters, Request, Response, Value};
 /// use poolhouse_smol::mux::{Session, SessionOptions};
 ///
 /// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
@@ -427,28 +426,19 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// # smol::block_on(async {
 /// // Its tasks run on smol's global executor. A handle: clones share the same session.
 /// let session = Session::new(SessionOptions::new([host]))?;
-/// let reply = session.query("SELECT release_version FROM system.local", Consistency::One).await?;
-/// match reply.response()? {
-///     Response::Result(outcome) => {
-///         for cell in outcome.rows()?.into_iter().flatten().flatten().flatten() {
-///             println!("{}", str::from_utf8(cell)?); // 5.0.7
-///         }
-///     }
-///     other => panic!("{other:?}"),
+/// let reply = session.query("SELECT release_version FROM system.local").send().await?;
+/// if let Some((version,)) = reply.one::<(&str,)>()? {
+///     println!("{version}"); // 5.0.7
 /// }
 ///
 /// // With values, and concurrently: requests share the connection, and are written together.
 /// let ask = |text: &'static str| {
 ///     let session = session.clone();
-///     smol::spawn(async move {
-///         let values = [Value::Bytes(text.as_bytes())];
-///         let parameters = Parameters::new(Consistency::One).values(&values);
-///         session.request(&Request::Query { text: "echo ?", parameters }).await
-///     })
+///     smol::spawn(async move { session.query("echo ?").values((text,)).send().await })
 /// };
 /// let (one, other) = (ask("one"), ask("other"));
-/// assert!(one.await?.body().ends_with(b"one"));
-/// assert!(other.await?.body().ends_with(b"other"));
+/// assert_eq!(one.await?.one()?, Some(("one",)));
+/// assert_eq!(other.await?.one()?, Some(("other",)));
 ///
 /// // Closes all connections and waits for all tasks.
 /// session.close().await;
@@ -462,24 +452,22 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// hosts prepare it when they execute it first, or when they have forgotten it.
 ///
 /// ```
-/// use poolhouse_smol::mux::cql::{Consistency, Parameters, Value};
-/// use poolhouse_smol::mux::{RequestOptions, Session, SessionOptions};
+/// use poolhouse_smol::mux::{Session, SessionOptions};
+/// use smol::stream::StreamExt;
 ///
 /// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
 /// # let host = server.address().to_string();
 /// # smol::block_on(async {
 /// let session = Session::new(SessionOptions::new([host]))?;
 /// let statement = session.prepare("echo ?").await?;
-/// let values = [Value::Bytes(b"hello")];
-/// let parameters = Parameters::new(Consistency::LocalQuorum).values(&values);
 /// // Sent to another host if its connection fails before the reply.
-/// let options = RequestOptions { idempotent: true, ..RequestOptions::default() };
-/// let reply = session.execute(&statement, parameters, options).await?;
-/// assert!(reply.body().ends_with(b"hello"));
+/// let reply = session.execute(&statement, &("hello",)).idempotent(true).send().await?;
+/// assert_eq!(reply.one()?, Some(("hello",)));
 ///
-/// let mut pages = session.pages(&statement, parameters, None);
-/// while let Some(page) = pages.next_page().await {
-///     println!("{} bytes", page?.body().len());
+/// // A large result, 100 rows at a time.
+/// let mut rows = session.execute(&statement, &("hello",)).page_size(100).rows::<(String,)>();
+/// while let Some(row) = rows.next().await {
+///     println!("{}", row?.0);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).expect("an answer");
@@ -491,7 +479,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// accepts it, the error lists each host with its reason.
 ///
 /// ```
-/// use poolhouse_smol::mux::cql::{Consistency, ErrorCode};
+/// use poolhouse_smol::mux::cql::ErrorCode;
 /// use poolhouse_smol::mux::{RejectionReason, RequestError, Session, SessionOptions};
 ///
 /// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
@@ -501,14 +489,14 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// # let nobody = gone.address().to_string();
 /// # smol::block_on(async {
 /// let session = Session::new(SessionOptions::new([&host, &nobody]))?;
-/// match session.query("SELEC 1", Consistency::One).await {
+/// match session.query("SELEC 1").send().await {
 ///     Err(RequestError::Server(error)) => assert_eq!(error.code, ErrorCode::SYNTAX_ERROR),
 ///     other => panic!("{other:?}"),
 /// }
 ///
 /// // A session whose only host is unreachable.
 /// let session = Session::new(SessionOptions::new([&nobody]))?;
-/// match session.query("SELECT now() FROM system.local", Consistency::One).await {
+/// match session.query("SELECT now() FROM system.local").send().await {
 ///     Err(RequestError::NoHost(rejections)) => {
 ///         assert_eq!(rejections[0].address, nobody);
 ///         assert!(matches!(rejections[0].reason, RejectionReason::Pool(_)));
@@ -529,7 +517,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 /// # Options and events
 ///
 /// ```
-/// use poolhouse_smol::mux::cql::{Compression, Consistency, Version};
+/// use poolhouse_smol::mux::cql::{Compression, Version};
 /// use poolhouse_smol::mux::{HostOptions, MuxEvent, MuxOptions, Session, SessionOptions};
 /// use poolhouse_smol::{Event, Notice};
 /// use std::time::Duration;
@@ -549,7 +537,7 @@ pub type Database = poolhouse_client::Database<Smol>;
 ///     .request_timeout(Duration::from_secs(2));
 /// // Receives all events from the first one; `session.subscribe()` starts later.
 /// let (session, mut events) = Session::new_subscribed(options)?;
-/// session.query("SELECT release_version FROM system.local", Consistency::One).await.expect("an answer");
+/// session.query("SELECT release_version FROM system.local").send().await.expect("an answer");
 /// while let Some(notice) = events.next().await {
 ///     if let Notice::Event { event: Event::Mux(event @ MuxEvent::ConnectionReady { .. }), .. } = notice {
 ///         println!("{event}");

@@ -6,12 +6,11 @@ use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use poolhouse_smol::mux::cql::{
-    Consistency, Encoder, ErrorCode, Limits, Opcode, Outgoing, Parameters, Request, Token, Value, Version,
-    encode_envelope,
+    Consistency, Encoder, ErrorCode, Limits, Opcode, Outgoing, Token, Version, encode_envelope,
 };
 use poolhouse_smol::mux::{
-    ClusterEvent, ClusterOptions, ClusterQuery, CqlHost, MuxEvent, MuxOptions, RequestError, RequestOptions,
-    RetryPolicy, Session, SessionOptions, Speculation,
+    Batch, ClusterEvent, ClusterOptions, ClusterQuery, CqlHost, MuxEvent, MuxOptions, RequestError, RetryPolicy,
+    Session, SessionOptions, Speculation,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription};
@@ -20,8 +19,11 @@ use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use std::time::Instant;
 
 /// The queries of the control connection.
-const PEERS: &str = "SELECT * FROM system.peers_v2";
-const LOCAL: &str = "SELECT * FROM system.local";
+const PEERS: &str = "SELECT native_address, native_port, ";
+const OLD_PEERS: &str = "SELECT rpc_address, data_center, ";
+const LOCAL: &str = "SELECT cluster_name, partitioner, ";
+const OLD_LOCAL: &str = "SELECT cluster_name, partitioner, broadcast_address, rpc_address, data_center, ";
+const NEW_LOCAL: &str = "SELECT cluster_name, partitioner, broadcast_address, rpc_address, rpc_port, ";
 
 /// A token far from those of the fake servers, which are their ports.
 const FAR: i64 = i64::MIN / 2;
@@ -40,7 +42,8 @@ fn options(contact: &CqlServer) -> SessionOptions {
     };
     let mut options = SessionOptions::contact_points([contact.address().to_string()]);
     options.cluster = cluster;
-    options.version(Version::V4).request_timeout(PATIENCE)
+    // The servers have the same address.
+    options.version(Version::V4).request_timeout(PATIENCE).node_ports(true)
 }
 
 /// A session, and the events of its cluster.
@@ -213,27 +216,24 @@ fn session_finds_its_hosts_and_routes_by_token() {
             let token = Token::of(&key).number();
             let is_of_one = token > FAR && token <= one.address().port().into();
             let before = (echoes(&one), echoes(&two));
-            let options = RequestOptions::default().routing("poolhouse", &key);
-            let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
-            session.request_with(&request, options).await.expect("a reply");
+            let call = session.query("echo tea").consistency(Consistency::One);
+            call.routing("poolhouse", &key).send().await.expect("a reply");
             let after = (echoes(&one) - before.0, echoes(&two) - before.1);
             assert_eq!(after, if is_of_one { (1, 0) } else { (0, 1) }, "{number}");
         }
         // An unknown keyspace: the hosts in rotation.
         let before = (echoes(&one), echoes(&two));
         for _ in 0..10 {
-            let options = RequestOptions::default().routing("elsewhere", b"1");
-            let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
-            session.request_with(&request, options).await.expect("a reply");
+            let call = session.query("echo tea").consistency(Consistency::One);
+            call.routing("elsewhere", b"1").send().await.expect("a reply");
         }
         assert_eq!((echoes(&one) - before.0, echoes(&two) - before.1), (5, 5));
         // The replica fails, and another host takes the request.
         two.kill().expect("it ends");
         let key = (0..u32::MAX).map(u32::to_be_bytes).find(|key| Token::of(key).number() < FAR).expect("a key");
         eventually("its connection is closed", || session.hosts().iter().any(|host| host.state.open == 0)).await;
-        let options = RequestOptions::default().routing("poolhouse", &key);
-        let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
-        session.request_with(&request, options).await.expect("a reply of the other");
+        let call = session.query("echo tea").consistency(Consistency::One);
+        call.routing("poolhouse", &key).send().await.expect("a reply of the other");
         session.close().await;
     });
 }
@@ -252,7 +252,7 @@ fn nodes_of_other_data_centers_are_remote_or_ignored() {
         use poolhouse_smol::mux::Distance;
         assert_eq!(distances, [Distance::Local, Distance::Remote, Distance::Ignored]);
         for _ in 0..6 {
-            session.query("echo tea", Consistency::One).await.expect("a reply");
+            session.query("echo tea").consistency(Consistency::One).send().await.expect("a reply");
         }
         assert_eq!(echoes(&one), 6);
     });
@@ -318,7 +318,7 @@ fn malformed_answers_are_no_storm() {
                 event(&mut events, |event| event == ClusterEvent::QueryFailed { query: ClusterQuery::Peers }).await;
             }
             // The contact point is used meanwhile.
-            session.query("echo tea", Consistency::One).await.expect("a reply");
+            session.query("echo tea").consistency(Consistency::One).send().await.expect("a reply");
             assert_eq!(addresses(&session), []);
             one.remove(rule);
             event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
@@ -330,14 +330,109 @@ fn malformed_answers_are_no_storm() {
 #[test]
 fn old_server_has_old_tables() {
     let one = server();
-    one.add(
-        Rule::on(RequestKind::Query, Act::Error(ErrorCode::INVALID.number(), "unconfigured table".to_owned()))
-            .text(PEERS),
-    );
+    for text in [NEW_LOCAL, PEERS] {
+        let invalid = Act::Error(ErrorCode::INVALID.number(), "undefined column, or unconfigured table".to_owned());
+        one.add(Rule::on(RequestKind::Query, invalid).text(text));
+    }
     run(async {
         let (session, mut events) = session(options(&one));
         event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
-        assert_eq!(queries(&one, "SELECT * FROM system.peers"), 2);
+        assert_eq!((queries(&one, LOCAL), queries(&one, OLD_LOCAL), queries(&one, NEW_LOCAL)), (2, 1, 1));
+        assert_eq!((queries(&one, PEERS), queries(&one, OLD_PEERS)), (1, 1));
+        session.close().await;
+    });
+}
+
+#[test]
+fn tables_are_read_by_the_names_of_columns() {
+    let one = server();
+    run(async {
+        let (session, mut events) = session(options(&one));
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
+        eventually("the keyspaces are read", || queries(&one, "SELECT keyspace_name, replication ") == 1).await;
+        assert_eq!(queries(&one, "SELECT *"), 0);
+        session.close().await;
+    });
+}
+
+#[test]
+fn port_of_a_node_is_that_of_the_contact_point_unless_an_option_allows_its_own() {
+    let (one, two) = (server(), server());
+    let named = SocketAddr::new("127.0.0.9".parse().expect("an address"), two.address().port());
+    set_peers(&one, &[Peer::new(named)]);
+    for (node_ports, port) in [(false, one.address().port()), (true, named.port())] {
+        run(async {
+            let (session, mut events) = session(options(&one).local_data_center("elsewhere").node_ports(node_ports));
+            let node = SocketAddr::new(named.ip(), port);
+            event(&mut events, |event| event == ClusterEvent::NodeAdded { node }).await;
+            // Events name the port of the node, too.
+            one.push(&node_event("STATUS_CHANGE", "DOWN", named));
+            event(&mut events, |event| event == ClusterEvent::NodeDown { node }).await;
+            session.close().await;
+        });
+    }
+}
+
+#[test]
+fn nodes_are_reached_where_the_application_says() {
+    let (one, two) = (server(), server());
+    let inner: SocketAddr = "10.1.2.3:9042".parse().expect("an address");
+    set_peers(&one, &[Peer::new(inner)]);
+    run(async {
+        let outer = two.address();
+        let options = options(&one).address_translator(move |node| if node == inner { outer } else { node });
+        let (session, mut events) = session(options);
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: outer }).await;
+        eventually("both are connected", || {
+            session.hosts().len() == 2 && session.hosts().iter().all(|host| host.state.open > 0)
+        })
+        .await;
+        assert_eq!(addresses(&session), sorted(vec![one.address(), outer]));
+        one.push(&node_event("STATUS_CHANGE", "DOWN", inner));
+        event(&mut events, |event| event == ClusterEvent::NodeDown { node: outer }).await;
+        session.close().await;
+    });
+}
+
+#[test]
+fn no_connection_is_opened_to_a_node_that_the_application_does_not_want() {
+    let (one, two) = (server(), server());
+    set_peers(&one, &[Peer::new(two.address())]);
+    run(async {
+        let unwanted = two.address();
+        let options = options(&one).host_filter(move |node| node.address != unwanted);
+        let (session, mut events) = session(options);
+        event(&mut events, |event| event == ClusterEvent::NodeAdded { node: unwanted }).await;
+        eventually("the hosts are known", || session.hosts().len() == 2).await;
+        for _ in 0..10 {
+            session.query("echo tea").consistency(Consistency::One).send().await.expect("a reply");
+        }
+        // The control connection is opened to the contact point again.
+        one.cut_all(Cut::Reset);
+        event(&mut events, |event| matches!(event, ClusterEvent::ControlConnected { .. })).await;
+        assert_eq!(two.counts().accepted, 0);
+        session.close().await;
+    });
+}
+
+#[test]
+fn requests_for_a_data_center_that_no_node_is_in_fail_at_once_and_name_those_that_exist() {
+    let one = server();
+    run(async {
+        let (session, mut events) = session(options(&one).local_data_center("DC9"));
+        event(&mut events, |event| event == ClusterEvent::NoLocalNodes).await;
+        let status = session.cluster().expect("it finds its hosts");
+        assert_eq!(status.missing_data_center.as_deref(), Some("DC9"));
+        let begun = Instant::now();
+        let error = session.query("echo tea").send().await.expect_err("no host");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert_eq!(
+            error.to_string(),
+            "no node is in the local data centre \"DC9\": the cluster has \"datacenter1\"; correct \
+             local_data_center, or allow remote_hosts"
+        );
+        let both = session.request_all(&vec![session.query("echo tea"); 2]).await;
+        assert!(matches!(&both[..], [Err(RequestError::UnknownDataCenter(_)), Err(_)]), "{both:?}");
         session.close().await;
     });
 }
@@ -383,9 +478,7 @@ fn events_change_the_nodes() {
             .filter(|host| host.address == two.address().to_string())
             .map(|host| host.id)
             .collect();
-        let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
-        let options = RequestOptions { hosts: Some(&ids), ..RequestOptions::default() };
-        let mut pending = Box::pin(session.request_with(&request, options));
+        let mut pending = Box::pin(session.query("echo tea").consistency(Consistency::One).hosts(&ids).send());
         assert!(smol::future::poll_once(&mut pending).await.is_none());
         eventually("it has the request", || two.held_count() == 1).await;
         one.remove(rule);
@@ -452,11 +545,11 @@ fn contact_point_with_a_name_is_replaced_without_loss() {
         named.hosts = SessionOptions::contact_points([contact]).hosts;
         let (session, mut events) = session(named.mux(MuxOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT }));
         // They wait for the first connection while the hosts are replaced.
-        let requests = [Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) }; 100];
-        let replies = session.request_all(&requests).await;
+        let calls = vec![session.query("echo tea").consistency(Consistency::One); 100];
+        let replies = session.request_all(&calls).await;
         event(&mut events, |event| event == ClusterEvent::NodeAdded { node: one.address() }).await;
         assert!(replies.iter().all(Result::is_ok), "{replies:?}");
-        session.query("echo tea", Consistency::One).await.expect("a reply");
+        session.query("echo tea").consistency(Consistency::One).send().await.expect("a reply");
         eventually("the node is a host", || session.hosts()[0].address == one.address().to_string()).await;
         session.close().await;
     });
@@ -500,16 +593,16 @@ fn statement_is_prepared_on_each_host_that_executes_it() {
             eventually("both are connected", || session.hosts().iter().all(|host| host.state.open > 0)).await;
             let statement = session.prepare("echo ?").await.expect("prepared");
             assert_eq!((statement.text(), statement.variable_count()), ("echo ?", 1));
-            assert_eq!((statement.key_positions(), statement.routing(&[])), (&[][..], None));
-            let values = [Value::Bytes(b"tea")];
-            let parameters = Parameters::new(Consistency::One).values(&values);
+            assert!(statement.key_positions().is_empty());
             for _ in 0..6 {
-                let reply = session.execute(&statement, parameters, RequestOptions::default()).await.expect("a reply");
+                let call = session.execute(&statement, &("tea",)).consistency(Consistency::One);
+                let reply = call.send().await.expect("a reply");
                 assert_eq!(cell_of(reply.body()), Some(&b"tea"[..]), "{version}");
             }
             let prepared =
                 |server: &CqlServer| server.log().iter().filter(|request| request.kind == RequestKind::Prepare).count();
-            assert_eq!((prepared(&one), prepared(&two)), (1, 1), "{version}");
+            // The other host describes the variables first, for the text with a space behind it.
+            assert_eq!((prepared(&one), prepared(&two)), (1, 2), "{version}");
             session.close().await;
         });
     }
@@ -524,8 +617,8 @@ fn statement_that_is_forgotten_at_once_is_an_error() {
         let statement = session.prepare("echo tea").await.expect("prepared");
         let rule = Rule::on(RequestKind::Execute, Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned()));
         one.add(rule);
-        let parameters = Parameters::new(Consistency::One);
-        let error = session.execute(&statement, parameters, RequestOptions::default()).await.expect_err("refused");
+        let call = session.execute(&statement, &()).consistency(Consistency::One);
+        let error = call.send().await.expect_err("refused");
         let RequestError::Server(error) = error else { panic!("{error:?}") };
         assert_eq!(error.code, ErrorCode::UNPREPARED);
         let executed = one.log().iter().filter(|request| request.kind == RequestKind::Execute).count();
@@ -544,15 +637,13 @@ fn statement_is_executed_elsewhere_if_its_host_fails_while_it_prepares() {
             let session = Session::new(SessionOptions::new(hosts).request_timeout(PATIENCE)).expect("valid options");
             let statement = session.prepare("echo tea").await.expect("prepared");
             let hosts: Vec<_> = session.hosts().iter().map(|host| host.id).collect();
-            let options = RequestOptions { hosts: Some(&hosts), idempotent: true, ..RequestOptions::default() };
-            let parameters = Parameters::new(Consistency::One);
-            let on_two = RequestOptions { hosts: hosts.get(1..), ..options };
-            session.execute(&statement, parameters, on_two).await.expect("both have it");
+            let call = session.execute(&statement, &()).consistency(Consistency::One).idempotent(true);
+            call.clone().hosts(&hosts[1..]).send().await.expect("both have it");
             one.add(Rule::on(RequestKind::Execute, forgotten()).times(1));
             one.refuse().expect("no connection follows");
             one.add(Rule::on(failing, Act::Close(Cut::Reset)));
             let before = echoes(&two);
-            session.execute(&statement, parameters, options).await.expect("a reply");
+            call.hosts(&hosts).send().await.expect("a reply");
             assert_eq!(echoes(&two) - before, 1, "{failing:?}");
             session.close().await;
         });
@@ -581,8 +672,12 @@ fn statement_is_executed_again_with_the_columns_of_the_caller() {
             segment
         };
         one.add(Rule::on(RequestKind::Prepare, Act::Lose));
-        let execution = session.execute(&statement, Parameters::new(Consistency::One), RequestOptions::default());
-        smol::future::zip(execution, answer(&one, RequestKind::Prepare, 2, reply)).await.0.expect("a reply");
+        let execution = session.execute(&statement, &()).consistency(Consistency::One).send();
+        let answers = async {
+            answer(&one, RequestKind::Prepare, 2, reply).await;
+            answer(&one, RequestKind::Prepare, 3, reply).await;
+        };
+        smol::future::zip(execution, answers).await.0.expect("a reply");
         let executed = one.log().into_iter().filter(|request| request.kind == RequestKind::Execute);
         let ids: Vec<_> = executed.map(|request| request.metadata_id).collect();
         // That of the fake server is the id of the statement.
@@ -595,7 +690,7 @@ fn statement_is_executed_again_with_the_columns_of_the_caller() {
 fn answer_without_a_prepared_statement_is_an_error() {
     for (body, is_malformed) in [(&[0, 0, 0, 1][..], false), (&[0, 0, 0, 4, 0], true)] {
         let one = server();
-        one.add(Rule::on(RequestKind::Prepare, Act::Raw(message(0, Opcode::Result, body))));
+        one.add(Rule::on(RequestKind::Prepare, Act::Raw(message(1, Opcode::Result, body))));
         run(async {
             let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
             let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
@@ -610,8 +705,6 @@ fn answer_without_a_prepared_statement_is_an_error() {
 #[test]
 fn error_of_several_attempts_is_one_after_which_a_server_may_have_executed() {
     let (one, two) = (server(), server());
-    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
-    let options = RequestOptions { timeout: Some(Duration::from_millis(100)), ..RequestOptions::default() };
     one.add(Rule::statements(Act::Lose));
     two.add(Rule::any(Act::Mute));
     run(async {
@@ -622,9 +715,10 @@ fn error_of_several_attempts_is_one_after_which_a_server_may_have_executed() {
         // The second attempt waits for a connection, or would begin without time.
         for delay in [Duration::from_millis(10), PATIENCE] {
             let ids = session.hosts().iter().map(|host| host.id).collect::<Vec<_>>();
-            let options = RequestOptions { hosts: Some(&ids), ..options };
+            let call =
+                session.query("echo tea").consistency(Consistency::One).timeout(Duration::from_millis(100)).hosts(&ids);
             let speculation = Speculation { delay, hosts_max: 2 };
-            let error = session.request_speculatively(&request, options, speculation).await.expect_err("no answer");
+            let error = call.speculation(speculation).send().await.expect_err("no answer");
             assert!(matches!(error, RequestError::TimedOut { sent: true, .. }), "{delay:?}: {error}");
         }
         session.close().await;
@@ -635,14 +729,13 @@ fn error_of_several_attempts_is_one_after_which_a_server_may_have_executed() {
 fn attempts_continue_with_the_hosts_that_replace_theirs() {
     let (one, two) = (server(), server());
     one.add(Rule::any(Act::Mute));
-    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
     run(async {
         let mux = MuxOptions { pool_timeout: PATIENCE, ..MuxOptions::DEFAULT };
         let options = SessionOptions::new([one.address().to_string()]).request_timeout(PATIENCE).mux(mux);
         let session = Session::new(options).expect("valid options");
         let speculation = Speculation { delay: PATIENCE, hosts_max: 2 };
-        let attempts = session.request_speculatively(&request, RequestOptions::default(), speculation);
-        let mut attempts = Box::pin(attempts);
+        let call = session.query("echo tea").consistency(Consistency::One);
+        let mut attempts = Box::pin(call.speculation(speculation).send());
         assert!(smol::future::poll_once(&mut attempts).await.is_none(), "it waits for a connection");
         session.set_hosts(&[CqlHost::local(two.address().to_string())]).expect("a valid host");
         assert_eq!(cell_of(attempts.await.expect("a reply").body()), Some(&b"tea"[..]));
@@ -665,7 +758,6 @@ fn unavailable_replicas_may_be_available_to_the_next_host() {
     let (one, two) = (server(), server());
     let unavailable = || Rule::statements(Act::Error(ErrorCode::UNAVAILABLE.number(), "too few".into()));
     one.add(unavailable());
-    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
     run(async {
         let session = |hosts: &[&CqlServer]| {
             let hosts = hosts.iter().map(|host| host.address().to_string());
@@ -673,34 +765,33 @@ fn unavailable_replicas_may_be_available_to_the_next_host() {
         };
         let both = session(&[&one, &two]);
         let ids: Vec<_> = both.hosts().iter().map(|host| host.id).collect();
-        let options = RequestOptions { hosts: Some(&ids), idempotent: true, ..RequestOptions::default() };
-        both.request_with(&request, options).await.expect("the other host has replicas");
-        let [batched] = &both.request_all_with(&[request], options).await[..] else { panic!("one result") };
+        let call = both.query("echo tea").consistency(Consistency::One).idempotent(true);
+        call.clone().hosts(&ids).send().await.expect("the other host has replicas");
+        let calls = [call.clone().hosts(&ids)];
+        let [batched] = &both.request_all(&calls).await[..] else { panic!("one result") };
         assert!(batched.is_ok(), "{batched:?}");
-        let never = RequestOptions { retry: Some(RetryPolicy::Fallthrough), ..options };
-        let error = both.request_with(&request, never).await.expect_err("it is sent once");
+        let never = call.clone().hosts(&ids).retry(RetryPolicy::Fallthrough);
+        let error = never.send().await.expect_err("it is sent once");
         assert!(matches!(&error, RequestError::Server(error) if error.code == ErrorCode::UNAVAILABLE), "{error}");
         // The request is sent again only once, and the last error is the result.
         two.add(unavailable());
         let twice: Vec<_> = ids.iter().chain(&ids).copied().collect();
         let before = echoes(&one) + echoes(&two);
-        let options = RequestOptions { hosts: Some(&twice), ..options };
-        let error = both.request_with(&request, options).await.expect_err("no host has replicas");
+        let error = call.clone().hosts(&twice).send().await.expect_err("no host has replicas");
         assert!(matches!(&error, RequestError::Server(error) if error.message == "too few"), "{error}");
         assert_eq!(echoes(&one) + echoes(&two) - before, 2);
         // A server may have executed a part of it.
         let before = echoes(&one) + echoes(&two);
-        let error = both.request_with(&request, RequestOptions { idempotent: false, ..options }).await;
-        let error = error.expect_err("it is sent once");
+        let error = call.hosts(&twice).idempotent(false).send().await.expect_err("it is sent once");
         assert!(matches!(error, RequestError::Server(_)), "{error}");
         assert_eq!(echoes(&one) + echoes(&two) - before, 1);
         // Without another host, and if the others are not available.
         two.kill().expect("it refuses connections");
-        let options = RequestOptions { hosts: None, ..options };
         let pair = session(&[&one, &two]);
         let alone = session(&[&one]);
         for session in [&pair, &alone] {
-            let error = session.request_with(&request, options).await.expect_err("no other host");
+            let call = session.query("echo tea").consistency(Consistency::One).idempotent(true);
+            let error = call.send().await.expect_err("no other host");
             assert!(matches!(error, RequestError::Server(_)), "{error}");
         }
         pair.close().await;
@@ -719,26 +810,25 @@ fn read_without_data_is_repeated_once_by_the_same_host() {
         let body = [&ErrorCode::READ_TIMEOUT.number().to_be_bytes()[..], &string("late"), &details].concat();
         message(stream, Opcode::Error, &body)
     };
-    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
     run(async {
         let hosts = [one.address().to_string(), two.address().to_string()];
         let options = SessionOptions::new(hosts).version(Version::V4).request_timeout(PATIENCE);
         let session = Session::new(options).expect("valid options");
         let ids: Vec<_> = session.hosts().iter().map(|host| host.id).collect();
-        let options = RequestOptions { hosts: Some(&ids), ..RequestOptions::default() };
+        let call = session.query("echo tea").consistency(Consistency::One).hosts(&ids);
         let answers = async {
             answer(&one, RequestKind::Query, 1, timeout).await;
             answer(&one, RequestKind::Query, 2, timeout).await;
         };
-        let (result, ()) = smol::future::zip(session.request_with(&request, options), answers).await;
+        let (result, ()) = smol::future::zip(call.clone().send(), answers).await;
         let error = result.expect_err("the second read is late as well");
         assert!(matches!(&error, RequestError::Server(error) if error.code == ErrorCode::READ_TIMEOUT), "{error}");
-        let requests = [request];
+        let calls = [call];
         let answers = async {
             answer(&one, RequestKind::Query, 3, timeout).await;
             answer(&one, RequestKind::Query, 4, timeout).await;
         };
-        let (results, ()) = smol::future::zip(session.request_all_with(&requests, options), answers).await;
+        let (results, ()) = smol::future::zip(session.request_all(&calls), answers).await;
         assert!(matches!(&results[..], [Err(RequestError::Server(_))]), "{results:?}");
         assert_eq!(echoes(&two), 0);
         session.close().await;
@@ -811,6 +901,136 @@ fn host_that_does_not_answer_has_no_schema() {
 }
 
 #[test]
+fn statement_that_changes_the_schema_waits_for_all_hosts() {
+    let (one, two) = (server(), server());
+    one.add(Rule::on(RequestKind::Query, Act::Lose).text("CREATE"));
+    let changed = |stream| {
+        let change = [string("CREATED"), string("KEYSPACE"), string("shop")].concat();
+        message(stream, Opcode::Result, &[&int(5)[..], &change].concat())
+    };
+    let limit = Duration::from_millis(300);
+    run(async {
+        // The request number, the option, and the readings at both hosts after it.
+        for (number, agreement, readings) in [(1, Some(PATIENCE), 1), (3, None, 1), (4, Some(limit), 2)] {
+            if agreement == Some(limit) {
+                two.add(Rule::on(RequestKind::Query, Act::Lose).text("SELECT schema_version"));
+            }
+            let options = SessionOptions::new([&one, &two].map(|server| server.address().to_string()));
+            let options = options.version(Version::V4).request_timeout(PATIENCE).schema_agreement(agreement);
+            let session = Session::new(options).expect("valid options");
+            let first: Vec<_> = session.hosts().iter().take(1).map(|host| host.id).collect();
+            let create = session.query("CREATE KEYSPACE shop").hosts(&first).send();
+            let (result, ()) = smol::future::zip(create, answer(&one, RequestKind::Query, number, changed)).await;
+            if agreement == Some(limit) {
+                let error = result.expect_err("a host does not answer");
+                assert!(matches!(error, RequestError::SchemaDisagreement { limit: told } if told == limit), "{error}");
+                assert!(error.may_have_executed());
+            } else {
+                result.expect("the schema agrees");
+            }
+            let read = |server| queries(server, "SELECT schema_version");
+            assert!(read(&one) >= readings && read(&two) >= readings, "{number}: {}, {}", read(&one), read(&two));
+            assert!(agreement == Some(limit) || (read(&one), read(&two)) == (readings, readings));
+            session.close().await;
+        }
+    });
+}
+
+/// Its table was dropped, and created again with another type.
+#[test]
+fn statement_whose_variables_have_changed_is_outdated() {
+    let one = server();
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
+        let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+        let statement = session.prepare("echo ?").await.expect("prepared");
+        one.add(Rule::on(RequestKind::Execute, Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned())));
+        one.add(Rule::on(RequestKind::Prepare, Act::Lose));
+        let id = [&16_u16.to_be_bytes(), statement.id()].concat();
+        let variable = [string("poolhouse"), string("answers"), string("v0"), vec![0, 9]].concat();
+        let body = [&int(4)[..], &id, &int(1), &int(1), &int(0), &variable, &int(0), &int(0)].concat();
+        let answered =
+            |number| answer(&one, RequestKind::Prepare, number, |stream| message(stream, Opcode::Result, &body));
+        let call = session.execute(&statement, &("tea",));
+        let (result, ()) = smol::future::zip(call.clone().send(), answered(2)).await;
+        assert!(matches!(result, Err(RequestError::Outdated)), "{result:?}");
+        // From now on nothing of this statement is sent: not what is bound already, and nothing new.
+        let calls = [call.clone(), call.clone(), session.execute(&statement, &("tea",))];
+        let results = session.request_all(&calls).await;
+        assert!(results.iter().all(|result| matches!(result, Err(RequestError::Outdated))), "{results:?}");
+        let mut batch = Batch::logged();
+        batch.execute(&statement, &("tea",));
+        for call in [call, session.batch(&batch)] {
+            assert!(matches!(call.send().await, Err(RequestError::Outdated)));
+        }
+        let count = |kind| one.log().iter().filter(|request| request.kind == kind).count();
+        assert_eq!((count(RequestKind::Execute), count(RequestKind::Prepare)), (1, 2));
+        session.close().await;
+    });
+}
+
+#[test]
+fn statement_that_cannot_be_prepared_fails_its_own_calls_only() {
+    let (one, two) = (server(), server());
+    two.add(
+        Rule::on(RequestKind::Prepare, Act::Error(ErrorCode::INVALID.number(), "no table".to_owned())).text("echo bad"),
+    );
+    run(async {
+        let session = |server: &CqlServer| {
+            Session::new(SessionOptions::new([server.address().to_string()]).request_timeout(PATIENCE)).expect("valid")
+        };
+        let (first, second) = (session(&one), session(&two));
+        let good = first.prepare("echo tea").await.expect("prepared");
+        let bad = first.prepare("echo bad").await.expect("prepared");
+        // The other host has neither.
+        let calls = [&good, &bad, &good].map(|statement| second.execute(statement, &()));
+        let results = second.request_all(&calls).await;
+        assert!(matches!(results[..], [Ok(_), Err(RequestError::Server(_)), Ok(_)]), "{results:?}");
+        first.close().await;
+        second.close().await;
+    });
+}
+
+#[test]
+fn page_of_a_call_that_is_not_idempotent_is_requested_once() {
+    for (is_idempotent, count) in [(Some(false), 1), (None, 2)] {
+        let (one, two) = (server(), server());
+        for server in [&one, &two] {
+            server.add(Rule::statements(Act::Close(Cut::Reset)));
+        }
+        run(async {
+            let hosts = [one.address().to_string(), two.address().to_string()];
+            let session = Session::new(SessionOptions::new(hosts).request_timeout(PATIENCE)).expect("valid options");
+            eventually("both are connected", || session.hosts().iter().all(|host| host.state.open > 0)).await;
+            let call = session.query("echo tea");
+            let call = is_idempotent.map_or(call.clone(), |is_idempotent| call.idempotent(is_idempotent));
+            let page = call.pages().next_page().await.expect("an item");
+            assert_eq!(matches!(page, Err(RequestError::Lost { .. })), is_idempotent.is_some(), "{page:?}");
+            let sent =
+                |server: &CqlServer| server.log().iter().filter(|request| request.kind == RequestKind::Query).count();
+            assert_eq!(sent(&one) + sent(&two), count, "{is_idempotent:?}");
+            session.close().await;
+        });
+    }
+}
+
+#[test]
+fn call_of_another_session_is_refused() {
+    let (one, two) = (server(), server());
+    run(async {
+        let session = |server: &CqlServer| {
+            Session::new(SessionOptions::new([server.address().to_string()]).request_timeout(PATIENCE)).expect("valid")
+        };
+        let (first, second) = (session(&one), session(&two));
+        let results = first.request_all(&[first.query("echo tea"), second.query("echo tea")]).await;
+        assert!(matches!(results[..], [Ok(_), Err(RequestError::Foreign)]), "{results:?}");
+        assert_eq!((echoes(&one), echoes(&two)), (1, 0));
+        first.close().await;
+        second.close().await;
+    });
+}
+
+#[test]
 fn pages_end_although_the_server_repeats_a_position() {
     let one = server();
     one.add(Rule::statements(Act::Lose));
@@ -822,7 +1042,7 @@ fn pages_end_although_the_server_repeats_a_position() {
     run(async {
         let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
         let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
-        let mut pages = session.pages("echo tea", Parameters::new(Consistency::One), None);
+        let mut pages = session.query("echo tea").consistency(Consistency::One).pages();
         let first = answer(&one, RequestKind::Query, 1, |stream| page(stream, "1"));
         smol::future::zip(pages.next_page(), first).await.0.expect("the first page").expect("a reply");
         let second = answer(&one, RequestKind::Query, 2, |stream| page(stream, "1"));
@@ -831,7 +1051,7 @@ fn pages_end_although_the_server_repeats_a_position() {
         assert!(matches!(error, RequestError::RepeatedPage), "{error}");
         assert!(pages.next_page().await.is_none());
         // An empty position is that after the last page.
-        let mut pages = session.pages("echo tea", Parameters::new(Consistency::One), None);
+        let mut pages = session.query("echo tea").consistency(Consistency::One).pages();
         let only = answer(&one, RequestKind::Query, 3, |stream| page(stream, ""));
         smol::future::zip(pages.next_page(), only).await.0.expect("the only page").expect("a reply");
         assert!(pages.next_page().await.is_none());
@@ -842,12 +1062,12 @@ fn pages_end_although_the_server_repeats_a_position() {
 #[test]
 fn request_without_answer_is_sent_to_further_hosts() {
     let (one, two) = (server(), server());
-    let request = Request::Query { text: "echo tea", parameters: Parameters::new(Consistency::One) };
     run(async {
         let options = SessionOptions::new([one.address().to_string(), two.address().to_string()]);
         let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
         eventually("both hosts are connected", || session.hosts().iter().all(|host| host.state.open == 1)).await;
-        let begin = |speculation| session.request_speculatively(&request, RequestOptions::default(), speculation);
+        let begin =
+            |speculation| session.query("echo tea").consistency(Consistency::One).speculation(speculation).send();
         // In time: one request for each.
         let late = Speculation { delay: PATIENCE, hosts_max: 2 };
         for _ in 0..4 {
@@ -873,9 +1093,8 @@ fn request_without_answer_is_sent_to_further_hosts() {
         let mut asked = (0, 0);
         for round in 0.. {
             let text = format!("echo {round};");
-            let request = Request::Query { text: &text, parameters: Parameters::new(Consistency::One) };
-            let options = RequestOptions { timeout: Some(Duration::from_millis(50)), ..RequestOptions::default() };
-            let error = session.request_speculatively(&request, options, soon).await.expect_err("no answer");
+            let call = session.query(&text).consistency(Consistency::One).timeout(Duration::from_millis(50));
+            let error = call.speculation(soon).send().await.expect_err("no answer");
             assert!(error.is_timeout(), "{error}");
             asked = (queries(&one, &text), queries(&two, &text));
             if asked.0 + asked.1 > 1 {
@@ -886,12 +1105,11 @@ fn request_without_answer_is_sent_to_further_hosts() {
         // An error of a server is an answer. A single host is asked once.
         one.remove(rule);
         two.remove(other);
-        let wrong = Request::Query { text: "SELEC 1", parameters: Parameters::new(Consistency::One) };
-        let error = session.request_speculatively(&wrong, RequestOptions::default(), late).await;
+        let error = session.query("SELEC 1").consistency(Consistency::One).speculation(late).send().await;
         assert!(matches!(error, Err(RequestError::Server(_))), "{error:?}");
         let none = Speculation { hosts_max: 0, ..soon };
-        let single = Request::Query { text: "echo once", parameters: Parameters::new(Consistency::One) };
-        session.request_speculatively(&single, RequestOptions::default(), none).await.expect("a reply");
+        let single = session.query("echo once").consistency(Consistency::One);
+        single.speculation(none).send().await.expect("a reply");
         assert_eq!(queries(&one, "echo once") + queries(&two, "echo once"), 1);
         // Hosts that fail: the next attempt begins at once.
         one.kill().expect("it ends");
@@ -901,4 +1119,103 @@ fn request_without_answer_is_sent_to_further_hosts() {
         assert!(matches!(error, RequestError::NoHost(_)), "{error}");
         session.close().await;
     });
+}
+
+/// A server that sends these bytes when it has received some, then closes the connection, or keeps it.
+fn foreign(answer: Option<&'static [u8]>, closes: bool) -> SocketAddr {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            // An error means that the client has closed the connection.
+            let _ = answer.map(|answer| stream.read(&mut [0; 64]).and_then(|_| stream.write_all(answer)));
+            if !closes {
+                kept.push(stream);
+            }
+        }
+    });
+    address
+}
+
+/// The error of a request to this address.
+fn error_at(address: SocketAddr, options: impl FnOnce(SessionOptions) -> SessionOptions) -> String {
+    run(async {
+        let session = Session::new(options(SessionOptions::new([address.to_string()]))).expect("valid options");
+        let error = session.query("echo tea").consistency(Consistency::One).send().await.expect_err("no Cassandra");
+        session.close().await;
+        error.to_string()
+    })
+}
+
+#[test]
+fn session_to_another_protocol_says_so() {
+    // A reply of mongod: length, id, responseTo, OP_MSG.
+    const MONGOD: &[u8] = &[40, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0];
+    // An alert of 7 bytes, which are less than an envelope's header.
+    const TLS: &[u8] = &[0x15, 3, 3, 0, 2, 2, 70];
+    for (answer, closes, expected) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], true, "it is an HTTP server"),
+        (b"-ERR unknown command\r\n", false, "it is a Redis server"),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", false, "it is an SSH server"),
+        (MONGOD, false, "it is a MongoDB server"),
+        (TLS, true, "it requires TLS"),
+        (b"\x4a\x00\x00\x00\x0a5.7.0", true, "is this the port of Cassandra's clients?"),
+    ] {
+        let error = error_at(foreign(Some(answer), closes), |options| options);
+        let whole = format!("the server sent bytes that are no envelope of Cassandra's protocol: {expected}");
+        assert!(error.contains(&whole), "{error}");
+    }
+    let error = error_at(foreign(Some(b""), true), |options| options);
+    assert!(error.contains("the server closed the connection before it answered: does it require TLS"), "{error}");
+}
+
+#[test]
+fn session_to_a_server_that_does_not_answer_says_so() {
+    let short = Duration::from_millis(300);
+    let silent = || foreign(None, false);
+    // The pool gives up before the attempt to connect, or after it. Nobody was busy.
+    let error = error_at(silent(), |options| options.mux(MuxOptions { pool_timeout: short, ..MuxOptions::DEFAULT }));
+    let expected = "no connection was open in time (no answer to the handshake: is this a Cassandra server's port?";
+    assert!(error.contains(expected), "{error}");
+    let error = error_at(silent(), |options| options.connect_timeout(short));
+    let expected = "network timeout (no answer to the handshake in 300ms: is this a Cassandra server's port?";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn error_lists_the_hosts_with_the_reasons_of_the_system_and_one_notation_of_codes() {
+    let (one, two) = (server(), server());
+    let refuses = Act::Error(ErrorCode::INVALID.number(), "Keyspace 'nope' does not exist".to_owned());
+    one.add(Rule::on(RequestKind::Startup, refuses));
+    two.kill().expect("it ends");
+    run(async {
+        let hosts = [one.address().to_string(), two.address().to_string()];
+        let session = Session::new(SessionOptions::new(hosts.clone()).version(Version::V4)).expect("valid options");
+        eventually("both have failed", || session.hosts().iter().all(|host| host.refusal.is_some())).await;
+        let error = session.query("echo tea").consistency(Consistency::One).send().await.expect_err("no host");
+        let text = error.to_string();
+        let refused = "no connection to the host is open: the server refused with code 0x2200 (Keyspace 'nope'";
+        let closed = "no connection to the host is open: network error (Connection refused (os error 111))";
+        for (host, reason) in hosts.iter().zip([refused, closed]) {
+            assert!(text.contains(&format!("{host}: {reason}")), "{text}");
+        }
+        let mut source = core::error::Error::source(&error);
+        while let Some(cause) = source {
+            assert!(!cause.to_string().contains("8704"), "{cause}");
+            source = cause.source();
+        }
+        session.close().await;
+    });
+}
+
+#[test]
+fn refused_password_names_the_option() {
+    let mut options = CqlServerOptions::default();
+    options.credentials = Some(("ann".into(), "right".into()));
+    let one = CqlServer::start(options).expect("a server");
+    let error = error_at(one.address(), |options| options.credential("ann", "hunter2"));
+    assert!(error.contains("authentication failed") && error.contains("check SessionOptions::credential"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
 }

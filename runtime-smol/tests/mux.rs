@@ -2,6 +2,8 @@
 
 #![allow(missing_docs, reason = "a test")]
 
+#[path = "mux/calls.rs"]
+mod calls;
 #[path = "mux/keyspace.rs"]
 mod keyspace;
 
@@ -10,10 +12,9 @@ use futures_lite_join::join_all;
 use poolhouse_smol::Event;
 use poolhouse_smol::Notice;
 use poolhouse_smol::Smol;
-use poolhouse_smol::mux::cql::{Compression, Consistency, ErrorCode, Opcode, Parameters, Request, Response, Version};
+use poolhouse_smol::mux::cql::{Compression, Consistency, ErrorCode, Response, Version};
 use poolhouse_smol::mux::{
-    AcquireError, HostOptions, MuxEvent, MuxOptions, RejectionReason, RequestError, RequestOptions, Session,
-    SessionOptions,
+    AcquireError, HostOptions, MuxEvent, MuxOptions, RejectionReason, RequestError, Session, SessionOptions,
 };
 use poolhouse_smol::poolhouse_client::mux;
 use poolhouse_smol::poolhouse_driver::Subscribers;
@@ -47,7 +48,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 }
 
 async fn echo(session: &Session, text: &str) -> Result<String, RequestError> {
-    let reply = session.query(&format!("echo {text}"), Consistency::One).await?;
+    let reply = session.query(&format!("echo {text}")).consistency(Consistency::One).send().await?;
     let cell = cell_of(reply.body()).expect("a row with a cell");
     Ok(String::from_utf8(cell.to_vec()).expect("text"))
 }
@@ -110,7 +111,8 @@ fn large_bodies_are_sent_and_received() {
             let session = Session::new(options(&[&server]).version(version)).expect("a session");
             let large = "x".repeat(3_000_000);
             assert_eq!(echo(&session, &large).await.expect("a reply"), large);
-            let replies = join_all((0..8).map(|_| session.query("bytes 2000000 ab", Consistency::One))).await;
+            let replies =
+                join_all((0..8).map(|_| session.query("bytes 2000000 ab").consistency(Consistency::One).send())).await;
             for reply in replies {
                 assert_eq!(cell_of(reply.expect("a reply").body()).map(<[u8]>::len), Some(2_000_000));
             }
@@ -190,9 +192,8 @@ fn a_request_that_times_out_fails_and_its_late_reply_is_dropped() {
     run(async {
         let session = Session::new(options(&[&server])).expect("a session");
         assert_eq!(echo(&session, "first").await.expect("a reply"), "first");
-        let request = Request::Query { text: "echo slow", parameters: Parameters::new(Consistency::One) };
-        let short = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
-        let error = session.request_with(&request, short).await.expect_err("nothing comes");
+        let call = session.query("echo slow").consistency(Consistency::One).timeout(Duration::from_secs(1));
+        let error = call.send().await.expect_err("nothing comes");
         assert!(matches!(error, RequestError::TimedOut { sent: true, .. }), "{error:?}");
         assert!(error.is_timeout() && error.may_have_executed());
         let state = session.hosts()[0].state;
@@ -280,19 +281,16 @@ fn errors_of_servers_are_returned_and_a_starting_server_is_skipped() {
         for _ in 0..4 {
             assert_eq!(echo(&session, "boot").await.expect("a reply"), "boot");
         }
-        let error = session.query("nonsense", Consistency::One).await.expect_err("it is nonsense");
+        let error = session.query("nonsense").consistency(Consistency::One).send().await.expect_err("it is nonsense");
         let RequestError::Server(error) = error else { panic!("{error:?}") };
         assert_eq!(error.code, ErrorCode::SYNTAX_ERROR);
         assert!(matches!(error.reply.response(), Ok(Response::Error(_))));
         let error = echo(&session, "busy").await.expect_err("too much");
         assert!(matches!(error, RequestError::Server(_)), "it may have been executed: {error:?}");
-        let request = Request::Query { text: "echo busy", parameters: Parameters::new(Consistency::One) };
-        let twice = RequestOptions { idempotent: true, ..RequestOptions::default() };
-        let error = session.request_with(&request, twice).await.expect_err("too much");
+        let call = session.query("echo busy").consistency(Consistency::One).idempotent(true);
+        let error = call.send().await.expect_err("too much");
         let RequestError::NoHost(hosts) = error else { panic!("{error:?}") };
         assert_eq!(hosts.len(), 2);
-        let error = session.request(&Request::Register(&[])).await.expect_err("not for users");
-        assert!(matches!(error, RequestError::Unsupported(Opcode::Register)));
     });
 }
 
@@ -315,9 +313,8 @@ fn request_all_returns_the_result_of_each_request() {
         let session = Session::new(options(&[&one, &two]).mux(mux)).expect("a session");
         eventually("both are connected", || session.hosts().iter().all(|host| host.state.open == 1)).await;
         let texts: Vec<String> = (0..900).map(|number| format!("echo {number}")).collect();
-        let parameters = Parameters::new(Consistency::One);
-        let requests: Vec<_> = texts.iter().map(|text| Request::Query { text, parameters }).collect();
-        let results = session.request_all(&requests).await;
+        let calls: Vec<_> = texts.iter().map(|text| session.query(text).consistency(Consistency::One)).collect();
+        let results = session.request_all(&calls).await;
         let (mut answered, mut rejected) = (0, 0);
         for (number, result) in results.iter().enumerate() {
             match result {
@@ -358,10 +355,9 @@ fn request_all_repeats_idempotent_requests_when_a_host_is_lost() {
             };
             let hosts = [id_of(&one), id_of(&two)];
             let texts: Vec<String> = (0..100).map(|number| format!("echo {number}")).collect();
-            let parameters = Parameters::new(Consistency::One);
-            let requests: Vec<_> = texts.iter().map(|text| Request::Query { text, parameters }).collect();
-            let options = RequestOptions { idempotent, hosts: Some(&hosts), ..RequestOptions::default() };
-            let results = session.request_all_with(&requests, options).await;
+            let call = |text| session.query(text).consistency(Consistency::One).idempotent(idempotent).hosts(&hosts);
+            let calls: Vec<_> = texts.iter().map(|text| call(text)).collect();
+            let results = session.request_all(&calls).await;
             for (number, result) in results.iter().enumerate() {
                 match result {
                     Ok(reply) => assert_eq!(cell_of(reply.body()), Some(number.to_string().as_bytes())),
@@ -386,7 +382,7 @@ fn concurrent_requests_are_written_together() {
         eventually("a connection is open", || session.hosts()[0].state.open > 0).await;
         let (requests, writes) = (server.counts().requests, probe.writes_count());
         probe.hold_writes();
-        let load = join_all((0..1000).map(|_| session.query("void", Consistency::One)));
+        let load = join_all((0..1000).map(|_| session.query("void").consistency(Consistency::One).send()));
         let release = async {
             eventually("all requests are in flight", || session.hosts()[0].state.in_flight == 1000).await;
             probe.release_writes();

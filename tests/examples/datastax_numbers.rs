@@ -12,7 +12,7 @@ extern crate alloc;
 use alloc::sync::Arc;
 use core::time::Duration;
 use futures_lite::future::zip;
-use poolhouse_smol::mux::cql::{Consistency, Parameters, Request};
+use poolhouse_smol::mux::cql::Consistency;
 use poolhouse_smol::mux::{HostState, MuxClosed, MuxEvent, MuxOptions, RequestError, Session, SessionOptions};
 use poolhouse_smol::poolhouse_core::Instant;
 use poolhouse_smol::{Event, EventRef, Notice, Subscription};
@@ -46,7 +46,7 @@ impl Subject {
             .connect_timeout(PATIENCE)
             .mux(options);
         let session = Arc::new(Session::new(options).expect("valid options"));
-        session.query(TEXT, Consistency::One).await.expect("the node is up");
+        session.query(TEXT).consistency(Consistency::One).send().await.expect("the node is up");
         let events = session.subscribe_where(|event| {
             let of_requests =
                 |event: &MuxEvent| matches!(event, MuxEvent::StreamAcquired { .. } | MuxEvent::ReplyReceived { .. });
@@ -79,8 +79,8 @@ impl Subject {
         let before = self.session.hosts()[0].state.in_flight;
         let session = Arc::clone(&self.session);
         let task = smol::spawn(async move {
-            let request = Request::Query { text: TEXT, parameters: Parameters::new(Consistency::One) };
-            for result in session.request_all(&vec![request; count as usize]).await {
+            let calls = vec![session.query(TEXT).consistency(Consistency::One); count as usize];
+            for result in session.request_all(&calls).await {
                 result.expect("a reply");
             }
         });
@@ -118,8 +118,8 @@ async fn limits(node: &mut Cassandra) -> (f64, f64, f64) {
     node.stop().expect("it runs");
     let session = Arc::clone(&full.session);
     let requests = smol::spawn(async move {
-        let request = Request::Query { text: TEXT, parameters: Parameters::new(Consistency::One) };
-        session.request_all(&vec![request; 2000]).await
+        let calls = vec![session.query(TEXT).consistency(Consistency::One); 2000];
+        session.request_all(&calls).await
     });
     let mut events = full.events;
     // Rejections come first; they have not waited.
@@ -127,9 +127,9 @@ async fn limits(node: &mut Cassandra) -> (f64, f64, f64) {
         loop {
             let notice = events.next().await.expect("the session is open");
             let Notice::Event { event: Event::Mux(event), .. } = notice else { continue };
-            if let MuxEvent::AcquireFailed { duration, .. } = event {
-                if duration > Duration::from_secs(1) {
-                    return duration;
+            if let MuxEvent::AcquireFailed { waited: Some(waited), .. } = event {
+                if waited > Duration::from_secs(1) {
+                    return waited;
                 }
             }
         }
@@ -168,7 +168,7 @@ async fn of_node(node: &mut Cassandra) -> Numbers {
         load.await;
     }
     // The last byte that the session at rest has received, before its heartbeat.
-    resting.session.query(TEXT, Consistency::One).await.expect("a reply");
+    resting.session.query(TEXT).consistency(Consistency::One).send().await.expect("a reply");
     let Some(Notice::Event { at: rested, .. }) = replies.next().await else { panic!("no event of the reply") };
     drop(replies);
     let rest = async {

@@ -179,6 +179,28 @@ impl Cassandra {
         ended.map_err(|error| format!("shutting Cassandra down: {error}: {}", self.scratch.log_tail()))
     }
 
+    /// Makes the node forget the statements that it has prepared: shuts it down, removes their table, and
+    /// starts it again.
+    ///
+    /// # Errors
+    /// The node is not running or does not start again, or a folder cannot be removed.
+    pub fn forget_statements(&mut self) -> Result<(), String> {
+        self.shutdown()?;
+        let system = self.scratch.data().join("data/system");
+        let mut removed = 0;
+        for entry in fs::read_dir(&system).map_err(|error| format!("{}: {error}", system.display()))? {
+            let path = entry.map_err(|error| error.to_string())?.path();
+            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("prepared_statements-")) {
+                fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+                removed += 1;
+            }
+        }
+        if removed == 0 {
+            return Err(format!("{} has no table of prepared statements", system.display()));
+        }
+        self.restart()
+    }
+
     /// Runs nodetool on the node, for seconds, and returns its output.
     ///
     /// # Errors

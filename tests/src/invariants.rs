@@ -107,8 +107,8 @@
 //! # Commands
 //!
 //! - P56: each command that was started has one event of its end.
-//! - P59: each selection of a server that was started has one event of its end. An operation is reported
-//!   to wait at most once, during one of its selections, and its command is sent to the server that was
+//! - P59: each selection of a server that was started has one event of its end, and so has each wait, during
+//!   one selection. Only the first wait of an operation is new. Its command is sent to the server that was
 //!   selected last.
 //! - P60: a write without an acknowledgement succeeds once all of its bytes are written, has no reply and
 //!   no session, and is refused in a session.

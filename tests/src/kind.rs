@@ -269,6 +269,8 @@ kinds! {
     SelectionStarted,
     /// The selection of a server waits.
     SelectionWaits,
+    /// The wait of an operation has ended.
+    SelectionWaited,
     /// A server is selected.
     Selected,
     /// The selection of a server fails.
@@ -299,6 +301,12 @@ kinds! {
     RowMissing,
     /// A request is sent to the node that has its data.
     Routed,
+    /// A Cassandra node that shuts down accepts connections, and refuses requests on them.
+    ShutsDown,
+    /// A Cassandra node forgets its prepared statements.
+    Forgets,
+    /// A Cassandra node answers on stream 0 to a request on another stream.
+    AnswersOnZero,
 }
 
 /// Counters for each kind.

@@ -1,7 +1,9 @@
 //! A simulated network with faults in virtual time: a deployment, and the client that ships.
 //!
 //! The deployment (`truth`) is a replica set, routers, a single server, a Cassandra cluster, or a
-//! server of a simple protocol (`plain`). Its members receive and send bytes; their decoder is
+//! server of a simple protocol (`plain`). Nodes of a cluster have bad habits of real ones: they accept
+//! connections while they shut down, and refuse requests on them; they forget prepared statements; they
+//! answer on stream 0 to requests on other streams. Its members receive and send bytes; their decoder is
 //! independent of the client's (`member`). The faults of members, and of bytes and connections on
 //! the way, are drawn (`faults`, `links`). The nodes of a cluster list each other in tables, and send
 //! events, not all of which are right (`nodes`): half of the sessions find their hosts in this way.
@@ -41,9 +43,11 @@ mod platform;
 mod selections;
 mod simulation;
 mod state;
+mod stopped;
 mod truth;
 
 pub use crate::kind::{Counters, Kind};
+pub use stopped::stopped_node;
 
 use crate::choices::Decisions;
 use crate::sim::{Trace, caught};

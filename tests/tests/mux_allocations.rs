@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::task::Poll;
 use core::time::Duration;
 use poolhouse_client::mux::{MuxOptions, Reply, RequestError, Session, SessionOptions};
-use poolhouse_cql::{Consistency, Parameters, Request, Version};
+use poolhouse_cql::{Consistency, Version};
 use poolhouse_driver::Subscribers;
 use poolhouse_smol::Smol;
 use poolhouse_tests::contract::hosted::{Probe, at_work, is_at_work};
@@ -130,17 +130,17 @@ fn run() {
 fn measure(address: &str, version: Version, in_flight: usize, text: &str) {
     let options = SessionOptions::new([address]).version(version).mux(MuxOptions::DEFAULT).request_timeout(LONG);
     let session = Session::with_platform(Probe::<Smol>::default(), options, Subscribers::default()).expect("a session");
-    let request = Request::Query { text, parameters: Parameters::new(Consistency::One) };
-    let body_bytes = smol::block_on(session.request(&request)).expect("a reply").body().len();
+    let request = || session.query(text).consistency(Consistency::One).send();
+    let body_bytes = smol::block_on(request()).expect("a reply").body().len();
     BODY_BYTES.store(body_bytes, Ordering::Relaxed);
     let counted = || (ASKED.load(Ordering::Relaxed), BODIES.load(Ordering::Relaxed));
     let (asked, bodies) = smol::block_on(async {
-        let mut flights = places(in_flight, || session.request(&request));
+        let mut flights = places(in_flight, request);
         // Now all buffers have their final size, including those that depend on the size of single
         // reads.
-        fly(&mut flights, || session.request(&request), REQUESTS).await;
+        fly(&mut flights, request, REQUESTS).await;
         let before = counted();
-        fly(&mut flights, || session.request(&request), REQUESTS).await;
+        fly(&mut flights, request, REQUESTS).await;
         let after = counted();
         (after.0 - before.0, after.1 - before.1)
     });

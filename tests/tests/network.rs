@@ -5,7 +5,8 @@
 //! of a shrunk one; `POOLHOUSE_SEEDS=n` sets the number of seeds.
 #![forbid(unsafe_code)]
 
-use libtest_mimic::Failed;
+use core::time::Duration;
+use libtest_mimic::{Failed, Trial};
 use poolhouse_tests::network::{self, Counters};
 use poolhouse_tests::seeds::{Bytes, Lives};
 use poolhouse_tests::{figures, fuzz};
@@ -45,7 +46,17 @@ static LIVES: Lives<Counters> = Lives {
 };
 
 fn main() -> ExitCode {
-    LIVES.run([])
+    LIVES.run([Trial::test("a node that stops is noticed within a heartbeat's interval and timeout", stopped_node)])
+}
+
+fn stopped_node() -> Result<(), Failed> {
+    for part in [0.1, 0.5, 0.9] {
+        let (gap, bound) = network::stopped_node(part);
+        if gap > bound || gap < Duration::from_secs(1) {
+            return Err(format!("no request succeeds for {gap:?}; the bound is {bound:?}").into());
+        }
+    }
+    Ok(())
 }
 
 fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {

@@ -21,12 +21,10 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use futures_io::{AsyncRead, AsyncWrite};
-use poolhouse_client::mux::{
-    CqlHost, Distance, HostOptions, MuxId, MuxOptions, RequestOptions, Session, SessionOptions,
-};
+use poolhouse_client::mux::{CqlHost, Distance, HostOptions, MuxId, MuxOptions, Session, SessionOptions};
 use poolhouse_client::{Platform, clock};
 use poolhouse_core::Instant;
-use poolhouse_cql::{Consistency, HEADER_BYTES, Parameters, Request, Version};
+use poolhouse_cql::{Consistency, HEADER_BYTES, Version};
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -59,19 +57,18 @@ fn main() {
     let session = session.expect("a session");
     let local: Vec<MuxId> =
         session.hosts().iter().filter(|host| host.address == "10.0.0.1").map(|host| host.id).collect();
-    let query = Request::Query { text: STATEMENT, parameters: Parameters::new(Consistency::One) };
-    let chosen = RequestOptions { hosts: Some(&local), ..RequestOptions::default() };
+    let query = || session.query(STATEMENT).consistency(Consistency::One);
     // Establishes the connection.
     while session.hosts().iter().all(|host| host.connections.is_empty()) {
         platform.poll_tasks();
     }
     match name {
-        "query" => repeat(&platform, times, || session.query(STATEMENT, Consistency::One)),
-        "chosen" => repeat(&platform, times, || session.request_with(&query, chosen)),
+        "query" => repeat(&platform, times, || query().send()),
+        "chosen" => repeat(&platform, times, || query().hosts(&local).send()),
         "request_all" => {
-            let requests = [query; IN_FLIGHT];
+            let calls: Vec<_> = (0..IN_FLIGHT).map(|_| query()).collect();
             for begun in (0..times).step_by(IN_FLIGHT) {
-                let some = &requests[..IN_FLIGHT.min(times - begun)];
+                let some = &calls[..IN_FLIGHT.min(times - begun)];
                 let mut all = Task::new(session.request_all(some));
                 let results = loop {
                     match all.poll() {

@@ -3,6 +3,7 @@
 //! Read first: Run Command, "Implementation requirements".
 
 use super::convert::{self, Read, into_encoded};
+use super::operations::Timer;
 use super::options::tag_sets;
 use super::session::{LIMIT_IN_TRANSACTION, MaxTime, SessionState};
 use super::transaction::label_retryable_write;
@@ -17,10 +18,25 @@ use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_driver::{
     AttemptError as _, Attempts, CommandOptions, EventKinds, Guard, Publish as _, RetryPolicy, SelectionRequest,
 };
+use poolhouse_wire::bson::RawDocument;
 #[cfg(feature = "tracing")]
-use poolhouse_wire::bson::{RawDocument, RawValue};
+use poolhouse_wire::bson::RawValue;
 use poolhouse_wire::command::{CommandShape, Retry};
 use serde::de::DeserializeOwned;
+
+/// The name of a command; empty if it is malformed: the operation refuses it at once.
+pub(super) fn name_of(command: &[u8]) -> &str {
+    let first = RawDocument::new(command).ok().and_then(|command| command.iter().next()?.ok());
+    first.map_or("", |element| element.key)
+}
+
+/// Ends the measurement of an operation.
+#[inline]
+pub(super) fn end<T, P: Platform>(timer: Option<Timer<'_, P>>, result: &Result<T, Error>) {
+    if let Some(timer) = timer {
+        timer.end(result.as_ref().err().map(Error::type_name).as_deref());
+    }
+}
 
 impl<P: Platform> Client<P> {
     /// Runs a command on a server that accepts writes, and returns the reply if its `ok` is 1 and it
@@ -209,10 +225,19 @@ impl<P: Platform> Client<P> {
         };
         let deadline = self.deadline(options.limit_or(self.options().timeout));
         let limit = (deadline, true);
-        match self.operation_span(session.transaction_span(), database, command) {
+        let timer = self.timer(|| name_of(command));
+        let result = match self.operation_span(session.transaction_span(), database, command) {
             None => self.run_then(session, database, command, options, limit, finish).await,
             Some(span) => Box::pin(span.run(self.run_then(session, database, command, options, limit, finish))).await,
-        }
+        };
+        end(timer, &result);
+        result
+    }
+
+    /// Begins to measure an operation.
+    #[inline]
+    pub(super) fn timer<'a>(&'a self, name: impl FnOnce() -> &'a str) -> Option<Timer<'a, P>> {
+        Timer::begin(self.inner.core.runtime(), self.inner.core.events(), name)
     }
 
     /// Logs a warning, once for each client, if the reply has the first batch of a cursor that stays open
@@ -290,7 +315,7 @@ impl<P: Platform> Client<P> {
             let is_labelled = is_labelled && error.is_unsent();
             session.failed(if is_labelled { label_retryable_write(error, attempts, None) } else { error })
         };
-        let mut txn_number = None;
+        let (mut txn_number, mut retries) = (None, 0);
         loop {
             let taken = if session.own.is_some() {
                 Box::pin(self.next_in(session, &mut attempts, deadline, false)).await
@@ -301,6 +326,7 @@ impl<P: Platform> Client<P> {
                 Ok(guard) => guard,
                 Err(error) => return Err(failed(session, &attempts, error)),
             };
+            self.inner.core.events().retried(attempts.retries() - core::mem::replace(&mut retries, attempts.retries()));
             guard.set_operation_id(operation_id);
             // Servers accept no other mode than `primary` in a transaction.
             let direct = self.options().direct_connection && !in_transaction;

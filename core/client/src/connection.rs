@@ -5,6 +5,7 @@ use super::error::{hint, labels};
 use super::options::tag_sets;
 use super::session::{Additions, MaxTime, SessionState};
 use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform, WriteError};
+use crate::command::{end, name_of};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::format;
@@ -162,10 +163,13 @@ impl<'c, P: Platform> Connection<'c, P> {
     }
 
     async fn run<T>(&mut self, database: &str, command: &[u8], read: Read<T>) -> Result<T, Error> {
-        match self.client.operation_span(None, database, command) {
+        let timer = self.client.timer(|| name_of(command));
+        let result = match self.client.operation_span(None, database, command) {
             None => self.run_within(database, command, read).await,
             Some(span) => Box::pin(span.run(self.run_within(database, command, read))).await,
-        }
+        };
+        end(timer, &result);
+        result
     }
 
     async fn run_within<T>(&mut self, database: &str, command: &[u8], read: Read<T>) -> Result<T, Error> {

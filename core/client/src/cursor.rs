@@ -14,6 +14,7 @@ pub use session_cursor::SessionCursor;
 use super::convert;
 use super::session::SessionState;
 use super::{Client, CommandOptions, Database, Error, Net, Platform};
+use crate::command::{end, name_of};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -102,10 +103,12 @@ impl<P: Platform> Client<P> {
         let timed = (deadline, is_timed);
         let span = self.operation_span(session.transaction_span(), database, &command);
         let running = self.run_then(session, database, &command, options, timed, begin);
+        let timer = self.timer(|| name_of(&command));
         let first = match span {
             None => running.await,
             Some(span) => Box::pin(span.run(running)).await,
         };
+        end(timer, &first);
         let First { server, namespace, id, reply, rest, connection, operation_time, resume_token } = first?;
         let is_pinned = connection.is_some();
         // A request that waits for the application must not be ended by the limit of a call. Without

@@ -10,6 +10,7 @@ pub(super) use write::labels;
 
 #[cfg(feature = "tls")]
 use crate::tls::TlsError;
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -286,6 +287,29 @@ impl Error {
             Self::Command(_) => self.has_label("SystemOverloadedError") && self.has_label("RetryableError"),
             Self::Setup(_) | Self::Write(_) | Self::Session(_) | Self::Cursor(_) | Self::Bson(_) => false,
         }
+    }
+
+    /// The type of the error in metrics: `error.type`.
+    pub(super) fn type_name(&self) -> Cow<'static, str> {
+        let name = match self {
+            Self::Command(error) => return Cow::Owned(error.code.to_string()),
+            Self::Write(error) => return Cow::Owned(error.code.to_string()),
+            Self::Timeout(_) => "timeout",
+            Self::Operation(error, _) => match error {
+                OperationError::Timeout => "timeout",
+                OperationError::ServerSelection(_) | OperationError::Busy => "no_server",
+                OperationError::CheckOut(_) => "check_out",
+                OperationError::Authentication(_) => "authentication",
+                OperationError::Closed | OperationError::Abandoned | OperationError::Forked => "closed",
+                OperationError::Command { code, .. } => return Cow::Owned(code.to_string()),
+                OperationError::Exchange(_) | OperationError::Interrupted(_) | OperationError::Broken(_) | _ => {
+                    "network"
+                }
+            },
+            Self::Cursor(_) => "reply",
+            Self::Setup(_) | Self::Session(_) | Self::Bson(_) => "invalid",
+        };
+        Cow::Borrowed(name)
     }
 
     /// Whether a deadline or time limit expired, or left no time for a retry: that of the operation, of

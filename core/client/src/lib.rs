@@ -33,6 +33,8 @@ mod error;
 mod events;
 mod fork;
 pub mod guide;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod liveness;
 #[cfg(feature = "tracing")]
 pub mod log;
 mod lookup;
@@ -40,6 +42,7 @@ mod lookup;
 pub mod metrics;
 pub mod mux;
 mod net;
+mod operations;
 mod options;
 mod platform;
 pub mod pool;
@@ -63,6 +66,7 @@ pub use cursor::{Cursor, CursorOptions, SessionCursor, TimeoutMode};
 pub use database::Database;
 pub use error::{CommandError, Error, OptionError, SetupError, WriteError};
 pub use events::Events;
+use events::System;
 pub use fork::Socket;
 pub use net::{Net, Stream};
 pub use options::{ClientOptions, ClientWarning, DriverInfo, OwnedReadPreference, WriteConcern};
@@ -256,6 +260,7 @@ impl<P: Platform> Client<P> {
         #[cfg(feature = "tls")]
         let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
         let events = Events::new(
+            System::Mongodb,
             events,
             #[cfg(feature = "tracing")]
             options.log,

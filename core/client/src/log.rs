@@ -41,22 +41,37 @@
 //! |---|---|---|
 //! | warn | `primary lost: a:1 of replica set rs: network error: Connection refused (os error 111)` | the set has no known primary any more; the reason is the primary's error, its new type, or that it left the set |
 //! | info | `primary found: b:1 of replica set rs` | a primary is known, the first or after a loss; with `, before it was a:1` if no loss was observed |
-//! | warn | `server down: c:1: network timeout` | a server became unusable, or could not be reached from the start; once, until it is known again. Not for a lost primary |
-//! | info | `server reconnected: c:1` | the server is known again |
+//! | warn | `server down: c:1: network timeout` | a server became unusable, or could not be reached from the start; once, until it is known again. Not for a lost primary. For a host of Cassandra and a generic pool: no connection is open, and the last one failed or was not established |
+//! | info | `server reconnected: c:1` | the server is known again, or a connection to it is open |
+//! | warn | `wrong replica set: a:1 is a member of "rs0", and the client looks for "rs1"` | a server was removed because of its reply |
+//! | warn | `incompatible server: (versions)` | the client does not support the wire versions of a server, and operations fail |
+//! | info | `operations wait for a server no more: 20 had waited, the longest 10.0s` | after an outage in which more than one operation waited, at least one for a second |
+//! | info | `control connection established: a:9042, 3 nodes` | a session has read the tables of its cluster from this node |
+//! | warn | `control connection lost: b:9042: network error` | once, until tables were read again |
+//! | info | `node added: a:9042`, `node removed`, `node up`, `node down` | what the cluster reports about a node, at most 60 lines in a minute; those of the first tables have no lines |
+//! | warn | `2 rows of the tables of nodes are ignored: ..` | if their number is another than in the last tables |
+//! | warn | `no node is in the local data centre "DC9": the cluster has "dc1"; ..` | requests go to other data centres, or fail |
 //! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service became stale |
-//! | warn | `authentication failed: a:1` | a connection was refused because of its credential; once, until a connection to that server is established |
+//! | warn | `authentication failed: a:1: (reason)` | a connection was refused because of its credential; once, until a connection to that server is established |
 //!
 //! When a server is down, the clear of its pool has no line, because both are one step; [`Logs`]
 //! without the driver emits a line at each clear. A server that replies, but is no longer primary
 //! or refuses the credential, is not down. [`Logs`] keeps no state, so it repeats
 //! `authentication failed` for each connection.
 //!
+//! A generic pool has its name in the place of the address, and the field `poolName` in messages, without
+//! `serverHost` and `serverPort`. Events of Cassandra's pools are messages of [`CONNECTION`], those of its cluster of
+//! [`TOPOLOGY`], without those of single requests.
+//!
+//! Of many operations that wait for a server, one has the message of [`SERVER_SELECTION`] every ten seconds, for each
+//! selector, with the number of the others as `othersWaiting`.
+//!
 //! Other warnings use the specification's targets. [`TOPOLOGY`] has these: the topology lost its
 //! last server; a lookup of the hosts of a `mongodb+srv://` string failed or found no host
 //! (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`,
 //! `count`, and the first eight as `hosts`). [`CONNECTION`] has the warnings about the connection
-//! string and the TLS options, when a client is created. [`COMMAND`] has a warning for each command
-//! that takes at least [`LogOptions::slow_command`], and one, once for a client, if the reply to a
+//! string and the TLS options, when a client is created. [`COMMAND`] has a warning for each command, or request of
+//! Cassandra, that takes at least [`LogOptions::slow_command`], and one, once for a client, if the reply to a
 //! `run_command` left a cursor open on the server.
 //!
 //! # Subscribers
@@ -78,11 +93,14 @@ mod srv;
 #[cfg(test)]
 pub(crate) mod tests;
 mod text;
+mod waits;
 
 pub use queue::{LOG_QUEUE_BYTES, LOG_QUEUE_EVENTS, LogQueue};
 pub(crate) use srv::SrvPolled;
 
 use self::deployment::Fact;
+use crate::mux::PORT_DEFAULT;
+use alloc::string::ToString;
 use core::fmt;
 use core::time::Duration;
 use poolhouse_core::address::HostAddress;
@@ -94,6 +112,7 @@ use poolhouse_core::topology::{SdamEvent, TopologyId};
 use poolhouse_core::{Instant, Reason};
 use poolhouse_driver::EventKinds;
 use poolhouse_wire::bson::RelaxedJson;
+use poolhouse_wire::peer_text::OneLine;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
@@ -129,7 +148,8 @@ pub struct LogOptions {
     /// Whether the message of a heartbeat contains the server's reply. Default false: a reply has
     /// up to some thousand bytes, and each server sends one every ten seconds.
     pub heartbeat_replies: bool,
-    /// The time from which a command is slow, and logged at *warn*; `None`, the default, is never.
+    /// The time from which a command, or a request of Cassandra, is slow, and logged at *warn*; `None`, the
+    /// default, is never.
     pub slow_command: Option<Duration>,
     /// The maximum length of a document in bytes; a longer one is cut, and `...` is appended.
     /// Default 1000.
@@ -292,8 +312,14 @@ impl Logs {
             | when(self.logs_topology(), EventKinds::HEARTBEATS | EventKinds::TOPOLOGY)
             | when(self.warns_of_topology(), EventKinds::TOPOLOGY)
             | when(self.logs_deployment(), EventKinds::POOLS | EventKinds::TOPOLOGY)
+            | when(self.logs_deployment_at_info(), EventKinds::SELECTION_WAITS)
             | self.command_kinds()
             | self.selection_kinds()
+    }
+
+    /// Whether a subscriber receives lines about the deployment at *info*.
+    fn logs_deployment_at_info(&self) -> bool {
+        self.options.deployment >= LevelFilter::INFO && tracing::enabled!(target: DEPLOYMENT, Level::INFO)
     }
 
     /// Whether a subscriber receives this fact about the deployment.
@@ -320,6 +346,48 @@ impl Logs {
         }
     }
 
+    /// Logs a warning about a request of Cassandra that has taken too long.
+    ///
+    /// - `address`: of the host that has answered.
+    pub(crate) fn slow_request(
+        &self,
+        name: &str,
+        duration: Duration,
+        address: Option<&str>,
+        failure: Option<&dyn fmt::Display>,
+    ) {
+        let (host, port) = host_and_port_or(address, PORT_DEFAULT);
+        let failure = failure.map(ToString::to_string);
+        tracing::warn!(
+            target: COMMAND,
+            message = "Slow request",
+            "requestName" = name,
+            "serverHost" = host,
+            "serverPort" = port,
+            "durationMS" = millis(duration),
+            "failure" = failure.as_deref().map(|failure| tracing::field::display(OneLine(failure))),
+        );
+    }
+
+    /// Whether a request of Cassandra that has taken this time is logged.
+    pub(crate) fn is_slow(&self, duration: Duration) -> bool {
+        let is_slow = self.options.slow_command.is_some_and(|limit| duration >= limit);
+        is_slow && self.options.command >= LevelFilter::WARN
+    }
+
+    /// Logs a warning about a batch that Cassandra may refuse.
+    pub(crate) fn warn_of_large_batch(&self, statements: usize, size_bytes: usize) {
+        if self.options.command >= LevelFilter::WARN {
+            tracing::warn!(
+                target: COMMAND,
+                statements,
+                size_bytes,
+                "a batch of {statements} statements has {size_bytes} bytes: Cassandra refuses batches of several partitions \
+                 above its batch_size_fail_threshold, by default 50 KiB (further such batches are not reported)"
+            );
+        }
+    }
+
     /// Whether a subscriber receives the message of this event of a topology.
     fn logs_sdam(&self, event: &SdamEvent<'_>) -> bool {
         if matches!(event, SdamEvent::NoServers { .. }) {
@@ -334,7 +402,7 @@ impl Logs {
     fn report_facts(&self, event: &SdamEvent<'_>, context: &EventContext<'_>, mut report: impl FnMut(&Fact<'_>)) {
         if let SdamEvent::TopologyDescriptionChanged { previous, new, .. } = event {
             if self.logs_deployment() {
-                Fact::of_topology(*previous, *new, context.reason, |fact| {
+                Fact::of_topology(*previous, *new, context, |fact| {
                     if self.logs_fact(fact) {
                         report(fact);
                     }
@@ -365,7 +433,7 @@ impl Logs {
             .reply
             .filter(|_| self.options.heartbeat_replies)
             .map(|reply| Reply::Document(Truncated::new(reply.relaxed_json(), self.options.document_length_max)));
-        Extra { topology: context.topology, address: context.address, reply, reason: context.reason }
+        Extra { topology: context.topology, address: context.address, is_name: false, reply, reason: context.reason }
     }
 
     fn pool(&self, event: &PoolEvent, extra: &Extra<'_>) {
@@ -450,8 +518,21 @@ impl<'e> Observer<SdamEvent<'e>> for Logs {
 struct Extra<'a> {
     topology: Option<TopologyId>,
     address: Option<&'a str>,
+    /// Whether the address is the name of a generic pool.
+    is_name: bool,
     reply: Option<Reply<'a>>,
     reason: Option<&'a Reason>,
+}
+
+impl<'a> Extra<'a> {
+    /// `serverHost`, `serverPort` and `poolName`.
+    fn names(&self) -> (Option<&'a str>, Option<u64>, Option<&'a str>) {
+        if self.is_name {
+            return (None, None, self.address);
+        }
+        let (host, port) = host_and_port(self.address);
+        (host, port, None)
+    }
 }
 
 /// A reply in the form in which it is logged.
@@ -471,7 +552,12 @@ impl fmt::Display for Reply<'_> {
 
 /// `serverHost` and `serverPort` of an address.
 fn host_and_port(address: Option<&str>) -> (Option<&str>, Option<u64>) {
-    match address.and_then(HostAddress::parse) {
+    host_and_port_or(address, HostAddress::PORT_DEFAULT)
+}
+
+/// - `port_default`: the port of an address without one.
+fn host_and_port_or(address: Option<&str>, port_default: u16) -> (Option<&str>, Option<u64>) {
+    match address.and_then(|address| HostAddress::parse_with_port(address, port_default)) {
         None => (None, None),
         Some(HostAddress::Tcp { host, port }) => (Some(host), Some(u64::from(port))),
         Some(HostAddress::Unix(path)) => (Some(path), None),
@@ -511,8 +597,25 @@ struct Failure<'a>(poolhouse_core::Cause, Option<&'a Reason>);
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)?;
-        self.1.map_or(Ok(()), |reason| reason.append(f))
+        self.1.map_or(Ok(()), |reason| append(reason, f))
     }
+}
+
+/// Limit in bytes on the text of a reason: it may be the error of an application, with the text of a server.
+const REASON_BYTES_MAX: usize = 512;
+
+/// The text of a reason, on one line.
+struct Shown<'a>(&'a Reason);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        OneLine(&Truncated::new(self.0, REASON_BYTES_MAX).to_string()).fmt(f)
+    }
+}
+
+/// Writes ": " and the text of a reason, if there is one.
+fn append(reason: &Reason, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if reason.is_none() { Ok(()) } else { write!(f, ": {}", Shown(reason)) }
 }
 
 /// Milliseconds with at most three decimals.

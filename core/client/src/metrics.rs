@@ -1,33 +1,68 @@
-//! Metrics of pools by OpenTelemetry's names, for any recorder of the [`metrics`] crate (feature
-//! `metrics`).
+//! Metrics of operations, pools and servers, by OpenTelemetry's names where it has them, for any
+//! recorder of the [`metrics`] crate (feature `metrics`).
 //!
-//! Read first: OpenTelemetry's "Semantic conventions for database client metrics", "Connection
-//! pools".
+//! Read first: OpenTelemetry's "Semantic conventions for database client metrics".
+//!
+//! Of a MongoDB client and of a Cassandra session, with the label `db.system.name` (`mongodb`,
+//! `cassandra`):
 //!
 //! | name | kind | unit | meaning |
 //! |---|---|---|---|
-//! | `db.client.connection.count` | gauge | connections | connections with `db.client.connection.state` = `idle` or `used`; those that are being established are not counted |
-//! | `db.client.connection.max` | gauge | connections | `maxPoolSize`; absent without a limit |
-//! | `db.client.connection.idle.max` | gauge | connections | `maxPoolSize` too: all connections may be idle |
-//! | `db.client.connection.idle.min` | gauge | connections | `minPoolSize` |
-//! | `db.client.connection.pending_requests` | gauge | requests | check-outs that wait for a connection |
-//! | `db.client.connection.timeouts` | counter | timeouts | check-outs that timed out |
+//! | `db.client.operation.duration` | histogram | seconds | from the call of an operation to its result, with `db.operation.name` and, unless it succeeded, `error.type` |
+//! | `poolhouse.operation.active` | gauge | operations | operations in progress |
+//! | `poolhouse.operation.waiting` | gauge | operations | those of them that wait because no server is suitable, or for a connection to a host of Cassandra |
+//! | `poolhouse.operation.retries` | counter | attempts | attempts after the first of an operation |
+//! | `poolhouse.operation.speculative` | counter | attempts | attempts of Cassandra requests while an earlier one was not answered |
+//! | `poolhouse.primary.changes` | counter | elections | how often a replica set has another primary than before, or one again |
+//!
+//! `db.operation.name` is the name of the command, or `QUERY`, `EXECUTE`, `BATCH` or `PREPARE`.
+//! `error.type` is the code of the server's error, or one of these: `timeout`, `no_server` (no server was suitable,
+//! or no host took the request), `network`, `authentication`, `check_out`, `cancelled` (the future was dropped),
+//! `closed`, `reply` (the reply is malformed or of another kind), `invalid` (it cannot be encoded or converted, or
+//! is misuse); of Cassandra also `keyspace`, `outdated` and `schema_disagreement`. There are at most 256 pairs of
+//! both in a client, and then `_OTHER`. Preparations and readings by which a session repairs a call or waits for the
+//! schema are part of the call.
+//!
+//! Of each pool, with the label `db.client.connection.pool.name`, which is the server's address
+//! (`localhost:27017`, or the path of a Unix domain socket), or the name of a generic pool:
+//!
+//! | name | kind | unit | meaning |
+//! |---|---|---|---|
+//! | `db.client.connection.count` | gauge | connections | connections with `db.client.connection.state` = `idle` or `used`; those that are being established are not counted. All of Cassandra's are `used` |
+//! | `db.client.connection.max` | gauge | connections | the maximum; absent without one |
+//! | `db.client.connection.idle.max` | gauge | connections | the maximum, too: all connections may be idle. Not of Cassandra |
+//! | `db.client.connection.idle.min` | gauge | connections | the number that is kept open |
+//! | `db.client.connection.pending_requests` | gauge | requests | check-outs that wait for a connection, or Cassandra requests in the queue of their host |
+//! | `db.client.connection.timeouts` | counter | timeouts | those that timed out while they waited |
 //! | `db.client.connection.create_time` | histogram | seconds | from the creation of a connection until it is ready |
-//! | `db.client.connection.wait_time` | histogram | seconds | from the start of a check-out until it has a connection |
-//! | `db.client.connection.use_time` | histogram | seconds | from the end of the check-out until the check-in |
+//! | `db.client.connection.wait_time` | histogram | seconds | from the start of a check-out until it has a connection; of Cassandra, for requests that were in the queue |
+//! | `db.client.connection.use_time` | histogram | seconds | from the end of the check-out until the check-in. Not of Cassandra |
+//! | `poolhouse.connection.establishing` | gauge | connections | connections that are being established, or of Cassandra wait for that: a session establishes 32 at a time |
+//! | `poolhouse.connection.errors` | counter | connections | connections that failed, or were not established |
+//! | `poolhouse.pool.clears` | counter | clears | how often the connections became stale. Not of Cassandra |
+//! | `poolhouse.server.down` | gauge | clients | the clients, sessions and pools of this process that cannot reach the server now |
+//! | `poolhouse.heartbeat.duration` | histogram | seconds | heartbeats that were answered at once. Not of a generic pool |
+//! | `poolhouse.heartbeat.failures` | counter | heartbeats | heartbeats that were not answered. Not of a generic pool |
+//! | `poolhouse.stream.orphaned` | gauge | streams | stream ids of Cassandra that are reserved for late replies |
 //!
-//! All have the label `db.client.connection.pool.name`, the server's address (`localhost:27017`, or
-//! the path of a Unix domain socket). Pools of several clients with the same address share their
-//! series, which then contain sums.
+//! Pools of several clients with the same address share their series, which then contain sums. Of a session, at most
+//! 1,024 hosts have series of their own, and the others `_OTHER`.
 //!
-//! Install the recorder first: a pool registers its series once, when it is created, with the
-//! recorder that is installed then. The cost of an event is that of the recorder's handles; it
-//! allocates nothing.
+//! Install the recorder first: a client registers its series when it is created, and a pool when it is
+//! created, with the recorder that is installed then. If there is none, nothing is measured, at no cost
+//! but a branch. A recorder without fields counts as none, because that of the `metrics` crate which does
+//! nothing has none. The cost of an event is that of the recorder's handles, which are called under the lock of the
+//! pool: a recorder must not call the client, and a slow one delays the pool. A pool allocates nothing for
+//! it; an operation allocates for the first pair of its name and error.
 
+mod client;
+mod mux;
+mod pool;
 mod publish;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+pub use pool::PoolMetrics;
 pub use publish::Metrics;
 
 use ::metrics::{
@@ -36,12 +71,17 @@ use ::metrics::{
 };
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
-use poolhouse_core::Instant;
-use poolhouse_core::machine::Observer;
-use poolhouse_core::observe::contain;
-use poolhouse_core::pool::{CheckOutFailedReason, ConnId, PoolEvent, PoolOptions};
+
+const OPERATION_DURATION: &str = "db.client.operation.duration";
+const OPERATION_ACTIVE: &str = "poolhouse.operation.active";
+const OPERATION_WAITING: &str = "poolhouse.operation.waiting";
+const OPERATION_RETRIES: &str = "poolhouse.operation.retries";
+const OPERATION_SPECULATIVE: &str = "poolhouse.operation.speculative";
+const PRIMARY_CHANGES: &str = "poolhouse.primary.changes";
+const SYSTEM: &str = "db.system.name";
+const OPERATION: &str = "db.operation.name";
+const ERROR_TYPE: &str = "error.type";
 
 const COUNT: &str = "db.client.connection.count";
 const MAX: &str = "db.client.connection.max";
@@ -52,179 +92,48 @@ const TIMEOUTS: &str = "db.client.connection.timeouts";
 const CREATE_TIME: &str = "db.client.connection.create_time";
 const WAIT_TIME: &str = "db.client.connection.wait_time";
 const USE_TIME: &str = "db.client.connection.use_time";
+const ESTABLISHING: &str = "poolhouse.connection.establishing";
+const ERRORS: &str = "poolhouse.connection.errors";
+const CLEARS: &str = "poolhouse.pool.clears";
+const DOWN: &str = "poolhouse.server.down";
+const HEARTBEAT_DURATION: &str = "poolhouse.heartbeat.duration";
+const HEARTBEAT_FAILURES: &str = "poolhouse.heartbeat.failures";
+const ORPHANED: &str = "poolhouse.stream.orphaned";
 const POOL_NAME: &str = "db.client.connection.pool.name";
 const STATE: &str = "db.client.connection.state";
 
-/// The metrics of one pool: an [`Observer`] that must receive all events of the pool.
-pub struct PoolMetrics {
-    name: String,
-    idle: Gauge,
-    used: Gauge,
-    pending_requests: Gauge,
-    timeouts: Counter,
-    create_time: Histogram,
-    wait_time: Histogram,
-    use_time: Histogram,
-    /// Values of the pool's options in the gauges, until the pool is closed.
-    limits: Option<Limits>,
-    /// State of each connection, by its index.
-    conns: Vec<Conn>,
+/// Whether a recorder is installed. That of the crate, which does nothing, has no fields.
+fn has_recorder() -> bool {
+    ::metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
 }
 
-/// Gauges of a pool's options, and the values that were added to them.
-struct Limits {
-    max: Gauge,
-    idle_max: Gauge,
-    idle_min: Gauge,
-    connections_max: f64,
-    connections_min: f64,
+fn of_pool(name: &str) -> Vec<Label> {
+    alloc::vec![Label::new(POOL_NAME, name.to_string())]
 }
 
-/// The state in which a connection is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Conn {
-    /// No connection, or one that is being established.
-    Uncounted,
-    Idle,
-    UsedSince(Instant),
+/// A gauge of one owner: what the owner has added to it is subtracted when the owner is dropped, because
+/// others may add to the same series.
+struct Share {
+    gauge: Gauge,
+    added: f64,
 }
 
-impl PoolMetrics {
-    /// Registers the series of a pool with the installed recorder.
-    ///
-    /// - `name`: the server's address.
-    ///
-    /// Cost: some allocations.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        describe();
-        let pool = || Label::new(POOL_NAME, name.to_string());
-        let count = |state: &'static str| gauge!(COUNT, alloc::vec![pool(), Label::from_static_parts(STATE, state)]);
-        Self {
-            idle: count("idle"),
-            used: count("used"),
-            pending_requests: gauge!(PENDING_REQUESTS, alloc::vec![pool()]),
-            timeouts: counter!(TIMEOUTS, alloc::vec![pool()]),
-            create_time: histogram!(CREATE_TIME, alloc::vec![pool()]),
-            wait_time: histogram!(WAIT_TIME, alloc::vec![pool()]),
-            use_time: histogram!(USE_TIME, alloc::vec![pool()]),
-            limits: None,
-            conns: Vec::new(),
-            name: name.to_string(),
-        }
+impl Share {
+    const fn new(gauge: Gauge) -> Self {
+        Self { gauge, added: 0.0 }
     }
 
-    fn begin(&mut self, options: &PoolOptions) {
-        self.end();
-        let pool = || alloc::vec![Label::new(POOL_NAME, self.name.clone())];
-        let has_max = options.max_pool_size > 0;
-        let limits = Limits {
-            max: if has_max { gauge!(MAX, pool()) } else { Gauge::noop() },
-            idle_max: if has_max { gauge!(IDLE_MAX, pool()) } else { Gauge::noop() },
-            idle_min: gauge!(IDLE_MIN, pool()),
-            connections_max: f64::from(options.max_pool_size),
-            connections_min: f64::from(options.min_pool_size),
-        };
-        limits.max.increment(limits.connections_max);
-        limits.idle_max.increment(limits.connections_max);
-        limits.idle_min.increment(limits.connections_min);
-        self.limits = Some(limits);
-    }
-
-    fn end(&mut self) {
-        if let Some(limits) = self.limits.take() {
-            limits.max.decrement(limits.connections_max);
-            limits.idle_max.decrement(limits.connections_max);
-            limits.idle_min.decrement(limits.connections_min);
-        }
-    }
-
-    /// Counts a connection in its new state. Returns its old state.
     #[inline]
-    fn count(&mut self, conn: ConnId, now: Conn) -> Conn {
-        let was = match self.conns.get_mut(conn.index() as usize) {
-            Some(kept) => core::mem::replace(kept, now),
-            None => self.add(conn, now),
-        };
-        match was {
-            Conn::Uncounted => {}
-            Conn::Idle => self.idle.decrement(1.0),
-            Conn::UsedSince(_) => self.used.decrement(1.0),
+    fn add(&mut self, count: f64) {
+        self.added += count;
+        self.gauge.increment(count);
+    }
+
+    fn set(&mut self, count: f64) {
+        let difference = count - self.added;
+        if difference != 0.0 {
+            self.add(difference);
         }
-        match now {
-            Conn::Uncounted => {}
-            Conn::Idle => self.idle.increment(1.0),
-            Conn::UsedSince(_) => self.used.increment(1.0),
-        }
-        was
-    }
-
-    /// Adds an entry for a connection that is being created: an existing one has an entry.
-    #[cold]
-    fn add(&mut self, conn: ConnId, now: Conn) -> Conn {
-        self.conns.resize(conn.index() as usize, Conn::Uncounted);
-        self.conns.push(now);
-        Conn::Uncounted
-    }
-}
-
-impl Observer<PoolEvent> for PoolMetrics {
-    fn on_event(&mut self, now: Instant, event: &PoolEvent) {
-        match *event {
-            PoolEvent::PoolCreated { ref options, .. } => self.begin(options),
-            PoolEvent::PoolReady { .. } | PoolEvent::PoolCleared { .. } => {}
-            PoolEvent::PoolClosed { .. } => self.end(),
-            PoolEvent::ConnectionCreated { conn, .. } | PoolEvent::ConnectionClosed { conn, .. } => {
-                self.count(conn, Conn::Uncounted);
-            }
-            PoolEvent::ConnectionReady { conn, duration, .. } => {
-                self.count(conn, Conn::Idle);
-                record(&self.create_time, duration);
-            }
-            PoolEvent::ConnectionCheckOutStarted { .. } => self.pending_requests.increment(1.0),
-            PoolEvent::ConnectionCheckOutFailed { reason, .. } => {
-                self.pending_requests.decrement(1.0);
-                if reason == CheckOutFailedReason::Timeout {
-                    self.timeouts.increment(1);
-                }
-            }
-            PoolEvent::ConnectionCheckedOut { conn, duration, .. } => {
-                self.pending_requests.decrement(1.0);
-                self.count(conn, Conn::UsedSince(now));
-                record(&self.wait_time, duration);
-            }
-            PoolEvent::ConnectionCheckedIn { conn, .. } => {
-                if let Conn::UsedSince(since) = self.count(conn, Conn::Idle) {
-                    record(&self.use_time, now.saturating_since(since));
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Subtracts the connections and the options of the pool from the gauges, because a dropped pool
-/// has none.
-impl Drop for PoolMetrics {
-    fn drop(&mut self) {
-        let conns = core::mem::take(&mut self.conns);
-        // The drop may run during a panic, in which another panic aborts the process.
-        let _ = contain(|| {
-            self.end();
-            for conn in conns {
-                match conn {
-                    Conn::Uncounted => {}
-                    Conn::Idle => self.idle.decrement(1.0),
-                    Conn::UsedSince(_) => self.used.decrement(1.0),
-                }
-            }
-        });
-    }
-}
-
-impl fmt::Debug for PoolMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolMetrics").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -233,13 +142,26 @@ fn record(histogram: &Histogram, duration: Duration) {
 }
 
 fn describe() {
+    describe_histogram!(OPERATION_DURATION, Unit::Seconds, "The time from the call of an operation to its result");
+    describe_gauge!(OPERATION_ACTIVE, Unit::Count, "Operations in progress");
+    describe_gauge!(OPERATION_WAITING, Unit::Count, "Operations that wait for a server");
+    describe_counter!(OPERATION_RETRIES, Unit::Count, "Attempts of operations after the first");
+    describe_counter!(OPERATION_SPECULATIVE, Unit::Count, "Attempts while an earlier one was not answered");
+    describe_counter!(PRIMARY_CHANGES, Unit::Count, "Times that a replica set has another primary, or one again");
     describe_gauge!(COUNT, Unit::Count, "Connections in the state that the label names");
     describe_gauge!(MAX, Unit::Count, "The maximum number of connections");
     describe_gauge!(IDLE_MAX, Unit::Count, "The maximum number of idle connections");
     describe_gauge!(IDLE_MIN, Unit::Count, "The minimum number of connections");
-    describe_gauge!(PENDING_REQUESTS, Unit::Count, "Check-outs that wait for a connection");
-    describe_counter!(TIMEOUTS, Unit::Count, "Check-outs that timed out");
+    describe_gauge!(PENDING_REQUESTS, Unit::Count, "Check-outs or requests that wait for a connection");
+    describe_counter!(TIMEOUTS, Unit::Count, "Check-outs or requests that timed out while they waited");
     describe_histogram!(CREATE_TIME, Unit::Seconds, "The time to establish a connection");
     describe_histogram!(WAIT_TIME, Unit::Seconds, "The time from the start of a check-out until it has a connection");
     describe_histogram!(USE_TIME, Unit::Seconds, "The time from a check-out to the check-in");
+    describe_gauge!(ESTABLISHING, Unit::Count, "Connections that are being established");
+    describe_counter!(ERRORS, Unit::Count, "Connections that failed or were not established");
+    describe_counter!(CLEARS, Unit::Count, "Times that the connections became stale");
+    describe_gauge!(DOWN, Unit::Count, "Clients, sessions and pools that cannot reach the server");
+    describe_histogram!(HEARTBEAT_DURATION, Unit::Seconds, "The time until a heartbeat was answered");
+    describe_counter!(HEARTBEAT_FAILURES, Unit::Count, "Heartbeats that were not answered");
+    describe_gauge!(ORPHANED, Unit::Count, "Stream ids that are reserved for late replies");
 }

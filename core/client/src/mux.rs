@@ -3,10 +3,11 @@
 //!
 //! A [`Session`] has a [pool](poolhouse_core::mux) for each host. A request uses a stream id of one
 //! of the pool's connections. Many requests are in flight on each connection, and replies arrive in
-//! any order. The caller encodes requests and decodes replies: see [`poolhouse_cql`].
+//! any order.
 //!
-//! - [`Session::request`] sends a request to the next host of the query plan. Dropping its future
-//!   cancels the request at any point. [`Session::request_all`] sends many requests by one future,
+//! - [`Session::query`], [`Session::execute`] and [`Session::batch`] make a [`Call`]. Its methods set
+//!   its options. [`Call::send`] sends it to the next host of the query plan. Dropping its future
+//!   cancels the request at any point. [`Session::request_all`] sends many calls by one future,
 //!   at less cost for each.
 //! - Each connection has a task. It establishes the connection, then writes the envelopes that
 //!   requests have queued and passes replies to their requests. One more task, the keeper, handles
@@ -17,18 +18,20 @@
 //! The hosts are those of the options, and of [`Session::set_hosts`]. With
 //! [`SessionOptions::contact_points`] the session finds them: its control task has a separate
 //! connection to one node, reads the tables of nodes and keyspaces, and registers for events. Then
-//! hosts are local or remote by their data centre, and a request with a
-//! [`Routing`](RequestOptions::routing) goes to a node that has the data.
-//! [`Session::prepare`] and [`Session::execute`] use prepared statements, whose values
-//! [`Statement::bind`] serializes, in the same way, and prepare
-//! them again on hosts that do not have them. [`Session::pages`] is a stream of the pages of a result.
+//! hosts are local or remote by their data centre, and a call whose values contain the partition key, or
+//! with a [`routing`](Call::routing), goes to a node that has the data.
+//! Values are serialized for statements that were [prepared](Session::prepare), by the application or by
+//! the session, which prepares them again on hosts that do not have them. [`Call::rows`] is a stream of the
+//! rows of a result, page after page, and [`Reply`] decodes those of one answer.
 //! [`Session::use_keyspace`] changes the keyspace of statements that name none.
 //!
-//! The steps of one request: [`Session::request`] changes a host under its lock: the pool grants a
+//! The steps of one call: [`Call::send`] changes a host under its lock: the pool grants a
 //! stream id, and the envelope is appended to the connection's output. The connection's task wakes,
 //! takes the whole output, writes it, and reads. When the answer arrives, the task stores it in the
 //! request's slot, again under the lock, and wakes the request's task.
 
+mod batch;
+mod call;
 mod control;
 mod error;
 mod failure;
@@ -49,45 +52,51 @@ mod speculation;
 mod status;
 #[cfg(test)]
 mod tests;
+mod timed;
 
-pub use error::{KeyspaceError, Rejection, RejectionReason, RequestError, ServerError};
-pub use options::{CqlCredential, CqlHost, LOWER_VERSION_FOR, PORT_DEFAULT, SessionOptions};
-pub use pages::{Paged, Pages};
+pub use batch::Batch;
+pub use call::Call;
+pub use error::{KeyspaceError, Rejection, RejectionReason, RequestError, ServerError, UnknownDataCenter};
+pub use options::{
+    AddressTranslator, CqlCredential, CqlHost, HostFilter, LOWER_VERSION_FOR, PORT_DEFAULT, SessionOptions,
+};
+pub use pages::{Pages, RowStream};
 pub use poolhouse_core::cluster::{ClusterEvent, ClusterOptions, ClusterQuery};
 pub use poolhouse_core::mux::{
     AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOptions,
 };
 pub use prepared::Statement;
 pub use reply::Reply;
-pub use request::RequestOptions;
 pub use retry::RetryPolicy;
 pub use routing::Routing;
 pub use speculation::Speculation;
 pub use status::{ClusterStatus, ConnectionStatus, HostStatus, NodeStatus};
 
+use super::events::{Events, System};
 use super::fork::ProcessFuture;
 use super::tasks::Tasks;
 use super::{CloseOnDrop, Error, Net, OptionError, Platform, fork, lock};
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsWarning};
+use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use control::Discovery;
 use core::fmt;
 use core::future::pending;
 use core::pin::pin;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::Poll;
 use event_listener::Event;
 use hashbrown::{HashMap, HashSet};
-use host::{Change, Effects, Host};
+use host::{Change, Effects, Host, Turn};
 use plan::Hosts;
 use poolhouse_core::{Instant, ServerId};
 use poolhouse_driver::{
     BaseRuntime as _, EventKinds, EventRef, Guarded, OperationError, Publish, SUBSCRIPTION_EVENTS, Subscribers,
     Subscription, TaskGuard,
 };
-use routing::Routes;
+use prepared::Statements;
 use std::hash::RandomState;
 use std::sync::Mutex;
 
@@ -114,25 +123,49 @@ struct Shared<P: Platform> {
     mux: Mutex<MuxOptions>,
     /// The keyspace of new connections. Locked before a host, not after it.
     keyspace: Mutex<Option<Arc<str>>>,
+    /// The statements that were prepared for texts with values.
+    statements: Mutex<Statements>,
     /// Counts query plans. Each plan begins at the next host.
     turns: AtomicUsize,
     /// Counts the plans of speculative requests: their attempts also count in `turns`.
     speculations: AtomicUsize,
-    events: Subscribers,
+    events: Events,
     /// The nodes of the cluster, if the session discovers its hosts.
     discovery: Option<Mutex<Discovery>>,
     /// Ends the control task.
     closing: Event,
-    /// Connections that need a task.
-    starting: Mutex<Vec<(Arc<Host>, MuxConnId)>>,
+    /// Connections that need a task, in their order. Locked before a host, not after it.
+    starting: Mutex<VecDeque<(Arc<Host>, MuxConnId)>>,
+    /// The number of attempts to connect.
+    dials: AtomicUsize,
     /// Wakes the keeper task: to start connection tasks, for an earlier deadline, or to end.
     keeper: Event,
+    /// Whether a batch near the server's limit was logged.
+    #[cfg(feature = "tracing")]
+    has_warned_of_batch: AtomicBool,
     closed: AtomicBool,
     abandoned: AtomicBool,
 }
 
-/// The number of the next pool. It is unique among all sessions of the process.
-static NEXT_POOL: AtomicU32 = AtomicU32::new(0);
+/// Hosts with their distance.
+type PlacedHosts = Vec<(Distance, Arc<Host>)>;
+
+/// Returns the id of a new pool. It is unique among all sessions of the process, also if hosts come and go for
+/// years.
+fn next_pool() -> MuxId {
+    // Not an atomic number, because some platforms have none of 64 bits.
+    static NEXT: Mutex<u64> = Mutex::new(0);
+    let mut next = lock(&NEXT);
+    *next += 1;
+    MuxId::new(*next)
+}
+
+/// The maximum number of attempts to connect at the same time, so that a server that names thousands of nodes
+/// does not use up the process's descriptors.
+const DIALS_MAX: usize = 32;
+/// Of these, the number that only hosts without a connection may use that requests wait for: other nodes that never
+/// answer cannot keep them.
+const DIALS_RESERVED: usize = 8;
 
 impl<P: Platform + Default> Session<P> {
     /// Creates a session with these hosts. Starts its background tasks and returns; the first
@@ -174,12 +207,18 @@ impl<P: Platform> Session<P> {
         let runtime = Net::new(platform).with_resolver(options.resolver.clone());
         #[cfg(feature = "tls")]
         let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
+        let events = Events::new(
+            System::Cassandra,
+            events,
+            #[cfg(feature = "tracing")]
+            options.log,
+        );
         #[cfg(all(feature = "tls", feature = "tracing"))]
         for warning in runtime.tls().map_or(&[][..], TlsConfig::warnings) {
-            crate::log::Logs::default().warn_of_options(warning);
+            events.logs().warn_of_options(warning);
         }
         fork::begin::<P>()?;
-        let tasks = Arc::new(Tasks::new(events.clone()));
+        let tasks = Arc::new(Tasks::new(events.subscribers().clone()));
         let discovery = options.discovers_hosts.then(|| {
             let platform = runtime.platform();
             Mutex::new(Discovery::new(platform.now(), &options, platform.entropy().into()))
@@ -191,16 +230,20 @@ impl<P: Platform> Session<P> {
             hosts: Mutex::default(),
             mux: Mutex::new(options.mux),
             keyspace: Mutex::new(options.keyspace.as_deref().map(Arc::from)),
+            statements: Mutex::new(Statements::new()),
             turns: AtomicUsize::new(0),
             speculations: AtomicUsize::new(0),
             events,
             starting: Mutex::default(),
+            dials: AtomicUsize::new(0),
             keeper: Event::new(),
+            #[cfg(feature = "tracing")]
+            has_warned_of_batch: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             options,
         });
-        shared.put_hosts(&shared.options.hosts, None)?;
+        shared.put_hosts(&shared.options.hosts)?;
         let starting = Arc::downgrade(&tasks);
         let keeper = TaskGuard::new(Arc::clone(&shared), None).run(move |shared| keep(shared, Weak::clone(&starting)));
         tasks.spawn(shared.runtime.platform(), keeper);
@@ -236,8 +279,8 @@ impl<P: Platform> Session<P> {
     pub fn cluster(&self) -> Option<ClusterStatus> {
         let shared = &self.inner.shared;
         let discovery = shared.discovery.as_ref().filter(|_| !shared.is_forked())?;
-        let keyspaces = shared.hosts().routes().map_or(0, |routes| routes.keyspace_count());
-        Some(lock(discovery).status(keyspaces))
+        let hosts = shared.hosts();
+        Some(lock(discovery).status(&hosts))
     }
 
     /// Replaces the hosts. Hosts that stay keep their pools and get their new distance. The pools
@@ -260,7 +303,7 @@ impl<P: Platform> Session<P> {
             return Err(OptionError::new("hosts", &addresses.join(","), rule).into());
         }
         options::check_hosts(hosts)?;
-        shared.put_hosts(hosts, None)
+        shared.put_hosts(hosts)
     }
 
     /// Returns the pool options in force.
@@ -293,7 +336,7 @@ impl<P: Platform> Session<P> {
             for host in shared.hosts().all() {
                 let distance = host.look(now, |mux, _, _| mux.config().options().distance);
                 let config = MuxOptions { distance, ..options }.validate()?;
-                host.change(now, &shared.events, &mut effects, |change| change.reconfigure(config));
+                host.change(now, &mut effects, |change| change.reconfigure(config));
             }
         }
         shared.run_effects(&mut effects);
@@ -312,7 +355,7 @@ impl<P: Platform> Session<P> {
     /// subscription ends before that event.
     #[must_use]
     pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + 'static) -> Subscription {
-        self.inner.shared.events.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, filter)
+        self.inner.shared.events.subscribers().subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, filter)
     }
 
     /// Returns the warnings about the TLS options; empty without TLS. With the feature `tracing`,
@@ -338,7 +381,7 @@ impl<P: Platform> Session<P> {
         if shared.is_forked() {
             return;
         }
-        let _subscribers = CloseOnDrop(&shared.events);
+        let _subscribers = CloseOnDrop(shared.events.subscribers());
         shared.close();
         self.inner.tasks.all_ended().await;
         shared.runtime.discard_lookups();
@@ -365,7 +408,7 @@ impl<P: Platform> Drop for Inner<P> {
             return;
         }
         self.shared.close();
-        self.shared.events.close();
+        self.shared.events.subscribers().close();
     }
 }
 
@@ -409,7 +452,7 @@ impl<P: Platform> Shared<P> {
     #[inline]
     fn step_at<T>(&self, now: Instant, host: &Arc<Host>, change: impl FnOnce(&mut Change<'_>) -> T) -> T {
         let mut effects = Effects::default();
-        let result = host.change(now, &self.events, &mut effects, change);
+        let result = host.change(now, &mut effects, change);
         self.run_effects(&mut effects);
         result
     }
@@ -432,7 +475,7 @@ impl<P: Platform> Shared<P> {
     fn run_effects(&self, effects: &mut Effects) {
         if effects.wake_keeper {
             effects.wake_keeper = false;
-            lock(&self.starting).append(&mut effects.establish);
+            lock(&self.starting).extend(effects.establish.drain(..));
             self.keeper.notify(usize::MAX);
         }
         effects.wake_all();
@@ -441,49 +484,110 @@ impl<P: Platform> Shared<P> {
     }
 
     /// Replaces the hosts: adds and reconfigures pools, and closes those of removed hosts.
-    fn put_hosts(&self, wanted: &[CqlHost], routes: Option<Arc<Routes>>) -> Result<(), Error> {
-        let (now, mut effects) = (self.now(), Effects::default());
+    fn put_hosts(&self, wanted: &[CqlHost]) -> Result<(), Error> {
+        let (hosts, removed) = self.replace_hosts(wanted, &[], |hosts| hosts)?;
+        self.settle(&hosts, &removed);
+        Ok(())
+    }
+
+    /// Replaces the hosts. [`Self::settle`] has to follow for those that are returned: the present hosts with their
+    /// distance, and the removed ones.
+    ///
+    /// - `created`: hosts that exist already, for new addresses.
+    /// - `complete`: adds what else is known of the hosts.
+    fn replace_hosts(
+        &self,
+        wanted: &[CqlHost],
+        created: &[Arc<Host>],
+        complete: impl FnOnce(Hosts) -> Hosts,
+    ) -> Result<(PlacedHosts, Vec<Arc<Host>>), Error> {
         let mux = lock(&self.mux);
         let before = self.hosts();
         // There may be thousands of hosts, and a search of the list for each of them would take
         // milliseconds.
         let known: HashMap<&str, &Arc<Host>, RandomState> =
-            before.all().iter().map(|host| (host.address.as_str(), host)).collect();
+            created.iter().chain(before.all()).map(|host| (host.address.as_str(), host)).collect();
         let kept: HashSet<&str, RandomState> = wanted.iter().map(|address| address.address.as_str()).collect();
         let mut hosts = Vec::with_capacity(wanted.len());
         for address in wanted {
-            let config = MuxOptions { distance: address.distance, ..*mux }.validate()?;
             let host = match known.get(address.address.as_str()) {
                 Some(host) => Arc::clone(host),
-                None => {
-                    let id = MuxId::new(NEXT_POOL.fetch_add(1, Ordering::Relaxed));
-                    let (version, limits) = (self.options.version, self.options.limits());
-                    let entropy = self.runtime.platform().entropy();
-                    let host = Host::new(now, id, address, config, version, limits, &self.events);
-                    Arc::new(host.with_entropy(entropy))
-                }
+                None => self.new_host(address, MuxOptions { distance: address.distance, ..*mux }.validate()?),
             };
-            hosts.push((address.distance, host, config));
+            hosts.push((address.distance, host));
         }
-        let listed = hosts.iter().map(|(distance, host, _)| (*distance, Arc::clone(host))).collect();
-        *lock(&self.hosts) = Arc::new(Hosts::new(listed).with_routes(routes));
-        for (_, host, config) in &hosts {
-            host.change(now, &self.events, &mut effects, |change| change.reconfigure(*config));
+        *lock(&self.hosts) = Arc::new(complete(Hosts::new(hosts.clone())));
+        drop(mux);
+        let removed = before.all().iter().filter(|host| !kept.contains(host.address.as_str())).cloned().collect();
+        if self.closed.load(Ordering::Acquire) {
+            self.close();
         }
-        for host in before.all().iter().filter(|host| !kept.contains(host.address.as_str())) {
-            host.change(now, &self.events, &mut effects, |change| change.close());
+        Ok((hosts, removed))
+    }
+
+    /// Reconfigures the pools of these hosts, and closes those of removed ones.
+    fn settle(&self, hosts: &[(Distance, Arc<Host>)], removed: &[Arc<Host>]) {
+        let (now, mut effects) = (self.now(), Effects::default());
+        // Locked until they are reconfigured: another change of the options must not interleave.
+        let mux = lock(&self.mux);
+        for (distance, host) in hosts {
+            // They were valid with another distance.
+            let Ok(config) = MuxOptions { distance: *distance, ..*mux }.validate() else { continue };
+            host.change(now, &mut effects, |change| change.reconfigure(config));
         }
         drop(mux);
+        for host in removed {
+            host.change(now, &mut effects, |change| change.close());
+        }
         self.run_effects(&mut effects);
         if self.closed.load(Ordering::Acquire) {
             self.close();
         }
-        Ok(())
     }
 
-    /// Takes the next connection that needs a task.
-    fn next_to_start(&self) -> Option<(Arc<Host>, MuxConnId)> {
-        lock(&self.starting).pop()
+    /// Creates a host. Its pool has no connections until it is one of the hosts.
+    fn new_host(&self, address: &CqlHost, config: MuxConfig) -> Arc<Host> {
+        let (version, limits) = (self.options.version, self.options.limits());
+        let host = Host::new(self.now(), next_pool(), address, config, version, limits, &self.events);
+        Arc::new(host.with_entropy(self.runtime.platform().entropy()))
+    }
+
+    /// Takes the connections whose turn it is, as long as there are not too many attempts. Forgets those that are no
+    /// longer needed: nodes may come and go faster than they are connected to.
+    fn next_to_start(self: &Arc<Self>) -> Vec<link::End<P>> {
+        // Before the lock, which an attempt takes that a panic drops.
+        let mut taken = Vec::new();
+        let mut starting = lock(&self.starting);
+        let others_max = DIALS_MAX - DIALS_RESERVED;
+        for (turn, dials_max) in [(Turn::Awaited, DIALS_MAX), (Turn::First, others_max), (Turn::Further, others_max)] {
+            let is_full = || self.dials.load(Ordering::Acquire) >= dials_max;
+            if turn != Turn::Awaited && is_full() {
+                break;
+            }
+            starting.retain(|(host, conn)| {
+                let found = host.turn(*conn);
+                let is_taken = found == Some(turn) && !is_full();
+                if is_taken {
+                    taken.push(link::End::new(Arc::clone(self), Arc::clone(host), *conn));
+                }
+                found.is_some() && !is_taken
+            });
+        }
+        taken
+    }
+
+    /// Takes the connections of a host without an open one whose turn has not come.
+    fn take_later(&self, host: &Arc<Host>) -> Vec<MuxConnId> {
+        let mut starting = lock(&self.starting);
+        let mut taken = Vec::new();
+        starting.retain(|(other, conn)| {
+            let is_taken = Arc::ptr_eq(host, other) && host.turn(*conn) == Some(Turn::Later);
+            if is_taken {
+                taken.push(*conn);
+            }
+            !is_taken
+        });
+        taken
     }
 
     /// Closes every pool permanently. Requests in progress fail.
@@ -537,10 +641,8 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
     loop {
         // Registered before the state is read: no notification is missed.
         let woken = shared.keeper.listen();
-        while let Some((host, conn)) = shared.next_to_start() {
-            // Created before the task: reports the connection's end to the pool, even if the task
-            // never runs.
-            let end = link::End::new(Arc::clone(&shared), host, conn);
+        // Each reports the connection's end to the pool, even if its task never runs.
+        for end in shared.next_to_start() {
             let Some(tasks) = tasks.upgrade() else { return };
             let platform = shared.runtime.platform();
             let shared = Arc::clone(&shared);

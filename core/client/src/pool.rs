@@ -6,7 +6,7 @@
 //! A MongoDB client uses the same pool for each server: [`poolhouse_driver::pool`] describes the
 //! steps of a check-out.
 
-use super::events::Events;
+use super::events::{Events, System};
 use super::fork;
 use super::net::Net;
 use super::tasks::Tasks;
@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use poolhouse_core::ConfigError;
 use poolhouse_core::pool::{PoolCounts, PoolId, PoolState, Reuse};
+use poolhouse_core::{ConfigError, Reason};
 use poolhouse_driver::pool::{Options, Pool as Core};
 use poolhouse_driver::{BaseRuntime as _, EventKinds, EventRef, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 
@@ -89,6 +89,10 @@ impl<M: Manager> poolhouse_driver::pool::Manager for Hosted<M> {
 
     async fn check(&self, connection: &mut M::Connection) -> Result<(), Arc<M::Error>> {
         self.0.check(connection).await.map_err(Arc::new)
+    }
+
+    fn reason(error: &Arc<M::Error>) -> Reason {
+        Reason::new(Arc::clone(error))
     }
 
     fn is_broken(&self, connection: &M::Connection) -> bool {
@@ -402,6 +406,7 @@ impl<M: Manager, P: Platform> Builder<M, P> {
         fork::check::<P>()?;
         let config = self.options.validate()?;
         let events = Events::new(
+            System::Generic,
             self.subscribers.clone(),
             #[cfg(feature = "tracing")]
             self.log,

@@ -43,6 +43,19 @@
 //! | `exception.type` | both | the variant of [`Error`] |
 //! | `exception.message` | both | the text of the error |
 //!
+//! A request of a Cassandra session is an operation, if [`SessionOptions::tracing`] turns spans on:
+//! [`Call::send`], and each page of [`Call::rows`] and [`Call::pages`]. Its attempts have no spans of their
+//! own. `db.system.name` is `cassandra`, `db.operation.name` is `QUERY`, `EXECUTE` or `BATCH`, `db.namespace` the
+//! keyspace of the session, and it has two more fields, `cassandra.consistency.level` and
+//! `cassandra.query.idempotent`. `exception.type` is the `error.type` of [`metrics`](crate::metrics). Requests of
+//! [`Session::request_all`](crate::mux::Session::request_all), preparations and the control connection have no
+//! spans; generic pools have none, because OpenTelemetry defines none for them.
+//!
+//! [`SessionOptions::tracing`]: crate::mux::SessionOptions#structfield.tracing
+//! [`Call::send`]: crate::mux::Call::send
+//! [`Call::rows`]: crate::mux::Call::rows
+//! [`Call::pages`]: crate::mux::Call::pages
+//!
 //! A command that may contain a secret has no span of its own, and its operation has no
 //! `exception.message`. Commands of handshakes, monitors and ends of sessions, those that the
 //! application writes by [`Connection::raw`](crate::Connection::raw), and check-outs have no spans.
@@ -51,6 +64,7 @@
 mod tests;
 
 use crate::connection::Parts;
+use crate::mux::{PORT_DEFAULT, RequestError};
 use crate::session::SessionState;
 use crate::{Client, Error, Net, Platform};
 use alloc::format;
@@ -59,9 +73,11 @@ use alloc::vec::Vec;
 use bson::Uuid;
 use poolhouse_core::address::HostAddress;
 use poolhouse_core::observe::Truncated;
+use poolhouse_cql::Consistency;
 use poolhouse_driver::Guard;
 use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
 use poolhouse_wire::command::is_sensitive;
+use poolhouse_wire::peer_text::OneLine;
 use tracing::field::{Empty, display};
 use tracing::{Instrument as _, Level, Span};
 
@@ -124,6 +140,9 @@ pub(crate) struct OperationSpan {
 
 /// The span of a command.
 pub(crate) struct CommandSpan(Span);
+
+/// The span of a request of Cassandra.
+pub(crate) struct RequestSpan(Span);
 
 /// The span of a transaction. It ends when the last clone is dropped.
 #[derive(Clone)]
@@ -324,6 +343,81 @@ impl CommandSpan {
     }
 }
 
+impl RequestSpan {
+    /// Returns the span of a request that begins now; `None` if there is no subscriber to it.
+    ///
+    /// - `name`: of its operation.
+    #[cold]
+    pub(crate) fn new(name: &str, keyspace: Option<&str>, consistency: Consistency, idempotent: bool) -> Option<Self> {
+        tracing::span_enabled!(target: SPANS, Level::INFO).then(|| {
+            Self(tracing::info_span!(
+                target: SPANS,
+                "operation",
+                "otel.name" = name,
+                "otel.kind" = "client",
+                "otel.status_code" = Empty,
+                "db.system.name" = "cassandra",
+                "db.namespace" = keyspace,
+                "db.operation.name" = name,
+                "cassandra.consistency.level" = consistency_name(consistency),
+                "cassandra.query.idempotent" = idempotent,
+                "server.address" = Empty,
+                "server.port" = Empty,
+                "db.response.status_code" = Empty,
+                "exception.type" = Empty,
+                "exception.message" = Empty,
+            ))
+        })
+    }
+
+    /// Runs the request in the span.
+    pub(crate) async fn run<T>(&self, request: impl Future<Output = T>) -> T {
+        request.instrument(self.0.clone()).await
+    }
+
+    /// Records the outcome of the request.
+    ///
+    /// - `address`: of the host that has answered.
+    pub(crate) fn record(&self, address: Option<&str>, error: Option<&RequestError>) {
+        let span = &self.0;
+        match address.and_then(|address| HostAddress::parse_with_port(address, PORT_DEFAULT)) {
+            Some(HostAddress::Tcp { host, port }) => {
+                span.record("server.address", host);
+                span.record("server.port", i64::from(port));
+            }
+            Some(HostAddress::Unix(path)) => {
+                span.record("server.address", path);
+            }
+            None => {}
+        }
+        if let Some(error) = error {
+            span.record("otel.status_code", "ERROR");
+            span.record("exception.type", &*error.type_name());
+            if let RequestError::Server(error) = error {
+                span.record("db.response.status_code", &*format!("{:#06x}", error.code.number()));
+            }
+            span.record("exception.message", display(OneLine(&error.to_string())));
+        }
+    }
+}
+
+/// The value of OpenTelemetry's `cassandra.consistency.level`.
+const fn consistency_name(consistency: Consistency) -> &'static str {
+    match consistency {
+        Consistency::Any => "any",
+        Consistency::One => "one",
+        Consistency::Two => "two",
+        Consistency::Three => "three",
+        Consistency::Quorum => "quorum",
+        Consistency::All => "all",
+        Consistency::LocalQuorum => "local_quorum",
+        Consistency::EachQuorum => "each_quorum",
+        Consistency::Serial => "serial",
+        Consistency::LocalSerial => "local_serial",
+        Consistency::LocalOne => "local_one",
+    }
+}
+
 fn record_error(span: &Span, error: &Error, is_sensitive: bool) {
     span.record("otel.status_code", "ERROR");
     span.record("exception.type", type_of(error));
@@ -331,7 +425,8 @@ fn record_error(span: &Span, error: &Error, is_sensitive: bool) {
         span.record("db.response.status_code", code.to_string());
     }
     if !is_sensitive {
-        span.record("exception.message", display(error));
+        // It may have characters of a server.
+        span.record("exception.message", display(OneLine(&error.to_string())));
     }
 }
 

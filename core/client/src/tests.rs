@@ -22,6 +22,7 @@ fn database_is_shown_by_its_name() {
 #[test]
 fn events_with_and_without_context_reach_subscribers() {
     let events = Events::new(
+        System::Mongodb,
         Subscribers::default(),
         #[cfg(feature = "tracing")]
         ClientOptions::new("a").log,

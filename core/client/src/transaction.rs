@@ -9,6 +9,7 @@ use super::options::no_limit_if_zero;
 use super::session::{Additions, LIMIT_IN_TRANSACTION, SessionState, max_time_ms};
 use super::spans::TransactionSpan;
 use super::{Client, ClientSession, CommandOptions, Error, Net, Platform, WriteConcern};
+use crate::command::end;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -359,10 +360,13 @@ impl<P: Platform> Client<P> {
         let transaction = session.own.as_ref().and_then(|own| own.transaction_span.as_ref());
         let span = self.transaction_end_span(transaction, name);
         let ending = self.end_transaction_within(session, (is_commit, name), deadline);
-        match span {
+        let timer = self.timer(|| name);
+        let result = match span {
             None => ending.await,
             Some(span) => Box::pin(span.run(ending)).await,
-        }
+        };
+        end(timer, &result);
+        result
     }
 
     /// - `name`: the name of the command.
@@ -382,6 +386,7 @@ impl<P: Platform> Client<P> {
         let (operation_id, kinds) = self.operation();
         let attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
         let mut attempts = attempts.named(name, operation_id, kinds);
+        let mut retries = 0;
         loop {
             // After a network error, a commit has another connection, which nothing else needs.
             let is_pinned = session.own.as_ref().is_some_and(|own| own.transaction.pinned().is_some());
@@ -394,6 +399,7 @@ impl<P: Platform> Client<P> {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit)),
             };
+            self.inner.core.events().retried(attempts.retries() - core::mem::replace(&mut retries, attempts.retries()));
             guard.set_operation_id(operation_id);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);

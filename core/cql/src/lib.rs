@@ -27,6 +27,7 @@
 //!   decodes the server's message;
 //! - sending: [`Request::encode`] or [`encode_envelope`], and [`Encoder`] if envelopes are not sent
 //!   unchanged;
+//! - [`Rows`] and [`Prepared`]: results, and the bind variables of statements;
 //! - [`CqlHandshake`]: negotiates version and compression and authenticates; at its end it returns
 //!   the decoder.
 //!
@@ -36,8 +37,9 @@
 //! compressed: several small envelopes in one segment, a large one split into several.
 //!
 //! Read next: [`CqlHandshake`], and `poolhouse_core::mux`, which assigns the stream ids.
-//! Specifications: Apache Cassandra's Native Protocol v5, all except the serialization of data
-//! types; v4 and v3, "Frame header" and "Compression".
+//! Specifications: Apache Cassandra's Native Protocol v5; v4 and v3, "Frame header" and
+//! "Compression". With `serde`, rows and bind variables are values of Rust: [`Type`] has the table of
+//! types.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -67,6 +69,8 @@ mod segment;
 #[cfg(test)]
 mod tests;
 mod token;
+#[cfg(feature = "alloc")]
+mod types;
 mod write;
 
 pub use authenticator::{CqlAuthenticator, Password};
@@ -82,15 +86,27 @@ pub use handshake::{
 };
 pub use header::{Direction, EVENT_STREAM, Flags, HEADER_BYTES, Header, Opcode, Version, decode_header};
 pub use notation::{BytesMap, Multimap, Strings};
-pub use request::{Consistency, Parameters, Request, Startup, Value};
+pub use request::{
+    BatchEntry, BatchKind, BatchParameters, BatchStatement, Consistency, Parameters, Request, Startup, Value, Values,
+};
 pub use response::{Envelope, Outcome, OutcomeKind, Parts, Response, Supported};
 #[cfg(feature = "alloc")]
-pub use ring::{REPLICAS_MAX, RING_NODES_MAX, RING_TOKENS_MAX, Replicas, Replication, Ring, RingError, RingNode};
+pub use ring::{
+    Placement, REPLICAS_MAX, RING_NODES_MAX, RING_TOKENS_MAX, Replicas, Replication, Ring, RingBuilder, RingError,
+    RingNode,
+};
 #[cfg(feature = "serde")]
 pub use rows::{BindError, BoundValues, MaybeUnset, RowError};
-pub use rows::{Cells, Column, Columns, Elements, Pairs, Prepared, Rows, TYPE_DEPTH_MAX, Type, read_inet};
+pub use rows::{
+    Cells, Column, Columns, Elements, Pairs, Prepared, Rows, TYPE_DEPTH_MAX, Type, TypeFields, TypeName, read_inet,
+};
 pub use segment::SEGMENT_PAYLOAD_BYTES_MAX;
 pub use token::Token;
+#[cfg(feature = "alloc")]
+pub use types::{
+    CustomValue, Date, Decimal, Duration, MaybeEmpty, Time, Timestamp, Uuid, VARINT_DECIMAL_BYTES_MAX, ValueError,
+    Varint,
+};
 pub use write::{BodyWriter, Outgoing, encode_envelope};
 
 /// Limits on envelopes, in both directions.

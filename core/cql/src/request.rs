@@ -1,6 +1,6 @@
 //! Encoding of requests.
 //!
-//! Read first: Native Protocol, "Requests", with "STARTUP", "QUERY", "REGISTER", "AUTH_RESPONSE".
+//! Read first: Native Protocol, "Requests", with "STARTUP", "QUERY", "BATCH", "REGISTER", "AUTH_RESPONSE".
 
 #[cfg(test)]
 mod tests;
@@ -132,13 +132,116 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
+/// The values of the bind variables of a statement, in their order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Values<'a> {
+    /// One after another.
+    List(&'a [Value<'a>]),
+    /// In the protocol's notation: before each value its length in four bytes; -1 is null, -2 is unset.
+    /// `BoundValues::values` returns them so.
+    Encoded {
+        /// All values.
+        bytes: &'a [u8],
+        /// Their number.
+        count: usize,
+    },
+}
+
+/// The length of a value that stands for null.
+pub(super) const NULL: i32 = -1;
+/// The length of a value that stands for unset.
+pub(super) const UNSET: i32 = -2;
+
+impl<'a> Values<'a> {
+    /// No values.
+    pub const NONE: Self = Self::List(&[]);
+
+    /// The number of values.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::List(list) => list.len(),
+            Self::Encoded { count, .. } => *count,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The length of all values in the protocol's notation, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Self::List(list) => {
+                list.iter().map(|value| if let Value::Bytes(bytes) = value { 4 + bytes.len() } else { 4 }).sum()
+            }
+            Self::Encoded { bytes, .. } => bytes.len(),
+        }
+    }
+
+    /// The values, one after another. Ends early if encoded values are malformed.
+    pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let (mut list, mut encoded) = match *self {
+            Self::List(list) => (list.iter().copied(), Reader::new(&[], 0)),
+            Self::Encoded { bytes, .. } => ([].iter().copied(), Reader::new(bytes, 0)),
+        };
+        core::iter::from_fn(move || list.next().or_else(|| read_value(&mut encoded)))
+    }
+
+    /// Writes the number of values, and the values.
+    fn write<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
+        let version = body.version();
+        if version == Version::V3 && self.iter().any(|value| value == Value::Unset) {
+            return Err(CqlEncodeError::VersionLacks { version, what: "unset values" });
+        }
+        body.count(self.len())?;
+        match self {
+            Self::List(list) => {
+                for value in *list {
+                    match value {
+                        Value::Bytes(bytes) => body.bytes(Some(bytes))?,
+                        Value::Null => body.int(NULL)?,
+                        Value::Unset => body.int(UNSET)?,
+                    };
+                }
+                Ok(())
+            }
+            Self::Encoded { bytes, .. } => body.raw(bytes).map(drop),
+        }
+    }
+}
+
+fn read_value<'a>(encoded: &mut Reader<'a>) -> Option<Value<'a>> {
+    match encoded.i32().ok()? {
+        NULL => Some(Value::Null),
+        UNSET => Some(Value::Unset),
+        length => encoded.take(usize::try_from(length).ok()?).ok().map(Value::Bytes),
+    }
+}
+
+impl<'a> From<&'a [Value<'a>]> for Values<'a> {
+    fn from(list: &'a [Value<'a>]) -> Self {
+        Self::List(list)
+    }
+}
+
+impl fmt::Debug for Values<'_> {
+    /// Omits the bytes, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
 /// Parameters of the execution of a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parameters<'a> {
     /// The consistency level.
     pub consistency: Consistency,
     /// The values of the bind variables, in order.
-    pub values: &'a [Value<'a>],
+    pub values: Values<'a>,
     /// Omits the description of the columns from the result.
     pub skip_metadata: bool,
     /// Number of rows in a page.
@@ -168,7 +271,7 @@ impl<'a> Parameters<'a> {
     pub const fn new(consistency: Consistency) -> Self {
         Self {
             consistency,
-            values: &[],
+            values: Values::NONE,
             skip_metadata: false,
             page_size: None,
             paging_state: None,
@@ -180,7 +283,7 @@ impl<'a> Parameters<'a> {
     /// Sets the values.
     #[must_use]
     pub const fn values(self, values: &'a [Value<'a>]) -> Self {
-        Self { values, ..self }
+        Self { values: Values::List(values), ..self }
     }
 
     /// Writes the parameters in the form used by QUERY after the statement, and by EXECUTE after
@@ -191,6 +294,7 @@ impl<'a> Parameters<'a> {
     /// [`CqlEncodeError::Full`], [`CqlEncodeError::ListTooLong`], [`CqlEncodeError::BodyTooLarge`], [`CqlEncodeError::VersionLacks`].
     ///
     /// Source: Native Protocol, "QUERY".
+    #[inline(always)]
     pub fn write<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
         let set = |bit: u8, there: bool| if there { bit } else { 0 };
         let flags = set(flag::VALUES, !self.values.is_empty())
@@ -206,17 +310,7 @@ impl<'a> Parameters<'a> {
             Version::V5 => body.raw(&[high, low, 0, 0, 0, flags])?,
         };
         if !self.values.is_empty() {
-            body.count(self.values.len())?;
-            for value in self.values {
-                match value {
-                    Value::Bytes(bytes) => body.bytes(Some(bytes))?,
-                    Value::Null => body.int(-1)?,
-                    Value::Unset if version == Version::V3 => {
-                        return Err(CqlEncodeError::VersionLacks { version, what: "unset values" });
-                    }
-                    Value::Unset => body.int(-2)?,
-                };
-            }
+            self.values.write(body)?;
         }
         if let Some(page_size) = self.page_size {
             body.int(page_size)?;
@@ -251,6 +345,116 @@ impl fmt::Debug for Parameters<'_> {
     }
 }
 
+/// How the statements of a batch are executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BatchKind {
+    /// All are executed, or none: the server stores them first.
+    #[default]
+    Logged,
+    /// Some may be executed without the others, unless all are of one partition.
+    Unlogged,
+    /// All change counters, and some may be executed without the others.
+    Counter,
+}
+
+impl BatchKind {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Logged => 0,
+            Self::Unlogged => 1,
+            Self::Counter => 2,
+        }
+    }
+}
+
+/// A statement of a batch: its text or its id.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum BatchStatement<'a> {
+    /// A statement in CQL.
+    Text(&'a str),
+    /// The statement with this id.
+    Prepared(&'a [u8]),
+}
+
+impl fmt::Debug for BatchStatement<'_> {
+    /// Omits the text, which may contain any data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text(_) => "Text(..)",
+            Self::Prepared(_) => "Prepared(..)",
+        })
+    }
+}
+
+/// A statement of a batch, and the values of its bind variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchEntry<'a> {
+    /// The statement.
+    pub statement: BatchStatement<'a>,
+    /// Its values.
+    pub values: Values<'a>,
+}
+
+/// Parameters of the execution of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchParameters {
+    /// How it is executed.
+    pub kind: BatchKind,
+    /// The consistency level.
+    pub consistency: Consistency,
+    /// Consistency level of the conditions: [`Consistency::Serial`], the default, or
+    /// [`Consistency::LocalSerial`].
+    pub serial_consistency: Option<Consistency>,
+    /// Write timestamp in microseconds since 1970; if `None`, the server's time.
+    pub timestamp_us: Option<i64>,
+}
+
+impl BatchParameters {
+    /// Parameters with only a consistency level.
+    #[must_use]
+    pub const fn new(kind: BatchKind, consistency: Consistency) -> Self {
+        Self { kind, consistency, serial_consistency: None, timestamp_us: None }
+    }
+
+    /// Writes the body of a batch with these statements.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::ListTooLong`], [`CqlEncodeError::StringTooLong`],
+    /// [`CqlEncodeError::BodyTooLarge`], [`CqlEncodeError::VersionLacks`].
+    ///
+    /// Source: Native Protocol, "BATCH".
+    pub fn write<'a, S: Sink>(
+        &self,
+        body: &mut BodyWriter<'_, S>,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>>,
+    ) -> Result<(), CqlEncodeError> {
+        body.byte(self.kind.number())?.count(entries.len())?;
+        for BatchEntry { statement, values } in entries {
+            match statement {
+                BatchStatement::Text(text) => body.byte(0)?.long_string(text)?,
+                BatchStatement::Prepared(id) => body.byte(1)?.short_bytes(id)?,
+            };
+            values.write(body)?;
+        }
+        let set = |bit: u8, there: bool| if there { bit } else { 0 };
+        let flags = set(flag::SERIAL_CONSISTENCY, self.serial_consistency.is_some())
+            | set(flag::TIMESTAMP, self.timestamp_us.is_some());
+        body.short(self.consistency.number())?;
+        match body.version() {
+            Version::V3 | Version::V4 => body.byte(flags)?,
+            Version::V5 => body.int(flags.into())?,
+        };
+        if let Some(consistency) = self.serial_consistency {
+            body.short(consistency.number())?;
+        }
+        if let Some(timestamp_us) = self.timestamp_us {
+            body.long(timestamp_us)?;
+        }
+        Ok(())
+    }
+}
+
 /// A message of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -267,14 +471,10 @@ pub enum Request<'a> {
         /// The parameters of its execution.
         parameters: Parameters<'a>,
     },
-    /// Prepares a statement for later execution: the whole body.
-    Prepare(&'a [u8]),
     /// Prepares a statement in CQL for later execution.
-    PrepareText(&'a str),
-    /// Executes a prepared statement: the whole body.
-    Execute(&'a [u8]),
+    Prepare(&'a str),
     /// Executes a prepared statement.
-    ExecutePrepared {
+    Execute {
         /// The id of the statement.
         id: &'a [u8],
         /// The id of the description of its result, from v5 on. With `None` or another id than the
@@ -283,8 +483,13 @@ pub enum Request<'a> {
         /// The parameters of its execution.
         parameters: Parameters<'a>,
     },
-    /// A batch of statements: the whole body.
-    Batch(&'a [u8]),
+    /// A batch of statements.
+    Batch {
+        /// The parameters of its execution.
+        parameters: BatchParameters,
+        /// The statements.
+        entries: &'a [BatchEntry<'a>],
+    },
     /// Subscribes to events.
     Register(&'a [EventKind]),
     /// The client's token of an authentication; `None` is null.
@@ -299,9 +504,9 @@ impl Request<'_> {
             Self::Startup(_) => Opcode::Startup,
             Self::Options => Opcode::Options,
             Self::Query { .. } => Opcode::Query,
-            Self::Prepare(_) | Self::PrepareText(_) => Opcode::Prepare,
-            Self::Execute(_) | Self::ExecutePrepared { .. } => Opcode::Execute,
-            Self::Batch(_) => Opcode::Batch,
+            Self::Prepare(_) => Opcode::Prepare,
+            Self::Execute { .. } => Opcode::Execute,
+            Self::Batch { .. } => Opcode::Batch,
             Self::Register(_) => Opcode::Register,
             Self::AuthResponse(_) => Opcode::AuthResponse,
         }
@@ -314,30 +519,35 @@ impl Request<'_> {
     ///
     /// Those of [`encode_envelope`], [`Parameters::write`] and [`BodyWriter::string`].
     pub fn encode<S: Sink>(&self, sink: &mut S, outgoing: Outgoing, limits: &Limits) -> Result<usize, CqlEncodeError> {
-        encode_envelope(sink, outgoing, self.opcode(), limits, |body| {
-            let parameters = match self {
-                Self::Query { text, parameters } => {
-                    body.long_string(text)?;
-                    parameters
+        encode_envelope(sink, outgoing, self.opcode(), limits, |body| self.write(body))
+    }
+
+    /// Writes the body of the request, in a closure of [`encode_envelope`]. A custom payload, if the
+    /// flags of the envelope say that there is one, is written before it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Parameters::write`] and [`BodyWriter::string`].
+    #[inline(always)]
+    pub fn write<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
+        let parameters = match self {
+            Self::Query { text, parameters } => {
+                body.long_string(text)?;
+                parameters
+            }
+            Self::Execute { id, metadata_id, parameters } => {
+                body.short_bytes(id)?;
+                if body.version() == Version::V5 {
+                    body.short_bytes(metadata_id.unwrap_or_default())?;
                 }
-                Self::ExecutePrepared { id, metadata_id, parameters } => {
-                    body.short_bytes(id)?;
-                    if body.version() == Version::V5 {
-                        body.short_bytes(metadata_id.unwrap_or_default())?;
-                    }
-                    parameters
-                }
-                Self::Startup(startup) => return startup.write(body),
-                Self::Options
-                | Self::Prepare(_)
-                | Self::PrepareText(_)
-                | Self::Execute(_)
-                | Self::Batch(_)
-                | Self::Register(_)
-                | Self::AuthResponse(_) => return self.write_other(body),
-            };
-            parameters.write(body)
-        })
+                parameters
+            }
+            Self::Startup(startup) => return startup.write(body),
+            Self::Options | Self::Prepare(_) | Self::Batch { .. } | Self::Register(_) | Self::AuthResponse(_) => {
+                return self.write_other(body);
+            }
+        };
+        parameters.write(body)
     }
 
     /// Writes the body of a request without parameters. Separate, because the code of the others is
@@ -345,7 +555,7 @@ impl Request<'_> {
     #[inline(never)]
     fn write_other<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
         match self {
-            Self::PrepareText(text) => {
+            Self::Prepare(text) => {
                 body.long_string(text)?;
                 match body.version() {
                     Version::V3 | Version::V4 => Ok(()),
@@ -353,10 +563,10 @@ impl Request<'_> {
                     Version::V5 => body.int(0).map(drop),
                 }
             }
-            Self::Prepare(bytes) | Self::Execute(bytes) | Self::Batch(bytes) => body.raw(bytes).map(drop),
+            Self::Batch { parameters, entries } => parameters.write(body, entries.iter().copied()),
             Self::Register(events) => body.strings(events.iter().map(|event| event.name())).map(drop),
             Self::AuthResponse(token) => body.bytes(*token).map(drop),
-            Self::Startup(_) | Self::Options | Self::Query { .. } | Self::ExecutePrepared { .. } => Ok(()),
+            Self::Startup(_) | Self::Options | Self::Query { .. } | Self::Execute { .. } => Ok(()),
         }
     }
 }
@@ -370,15 +580,13 @@ impl fmt::Debug for Request<'_> {
                 f.debug_struct("Query").field("parameters", parameters).finish_non_exhaustive()
             }
             Self::Register(events) => f.debug_tuple("Register").field(events).finish(),
-            Self::ExecutePrepared { parameters, .. } => {
-                f.debug_struct("ExecutePrepared").field("parameters", parameters).finish_non_exhaustive()
+            Self::Execute { parameters, .. } => {
+                f.debug_struct("Execute").field("parameters", parameters).finish_non_exhaustive()
             }
-            Self::Options
-            | Self::Prepare(_)
-            | Self::PrepareText(_)
-            | Self::Execute(_)
-            | Self::Batch(_)
-            | Self::AuthResponse(_) => {
+            Self::Batch { parameters, entries } => {
+                f.debug_struct("Batch").field("parameters", parameters).field("statements", &entries.len()).finish()
+            }
+            Self::Options | Self::Prepare(_) | Self::AuthResponse(_) => {
                 write!(f, "{}(..)", self.opcode())
             }
         }

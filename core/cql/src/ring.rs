@@ -9,20 +9,27 @@ mod tests;
 use super::rows::Pairs;
 use super::token::Token;
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
 /// The maximum number of nodes of a ring.
 pub const RING_NODES_MAX: usize = 4096;
-/// The maximum number of tokens of a ring: 128 of each of the most nodes.
-pub const RING_TOKENS_MAX: usize = RING_NODES_MAX * 128;
+/// The maximum number of tokens of a ring: 256 of each of 1,024 nodes, or 64 of each of the most nodes.
+pub const RING_TOKENS_MAX: usize = 1024 * 256;
 /// The maximum replication factor for which replicas are computed; larger ones are treated as this
 /// one.
 pub const REPLICAS_MAX: usize = 16;
-/// The maximum number of replicas of all tokens, about a hundred times those of a cluster with a
-/// thousand nodes. The data centres beyond it have no replicas.
+/// The maximum number of replicas of all tokens, five times those of a cluster with a thousand nodes. The data
+/// centres beyond it have no replicas.
 const ALL_REPLICAS_MAX: usize = RING_TOKENS_MAX * REPLICAS_MAX;
+/// The tokens that one step of a [`RingBuilder`] puts in order.
+const STEP_TOKENS: usize = 8 * 1024;
+/// The nodes that one step of a [`Placement`] looks at: some hundred microseconds.
+const STEP_NODES: usize = 32 * 1024;
 
 /// How a keyspace is replicated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +58,10 @@ impl Replication {
     /// - `options`: `class`, and the options of the strategy.
     #[must_use]
     pub fn read(options: Pairs<'_>) -> Option<Self> {
+        // The class, and of the other strategy the factor for data centres that are not named.
+        if options.len() > Self::DATA_CENTERS_MAX + 2 {
+            return None;
+        }
         let mut class = None;
         let mut factors = Vec::new();
         for (name, value) in options {
@@ -107,12 +118,12 @@ impl core::error::Error for RingError {}
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ring {
     /// Ascending, each token once.
-    tokens: Vec<Token>,
+    tokens: Arc<[Token]>,
     /// The node of each token.
     owners: Vec<u16>,
     nodes: Vec<Place>,
-    /// The names of the data centres.
-    data_centers: Vec<String>,
+    /// The number of each data centre.
+    data_centers: BTreeMap<String, u16>,
 }
 
 /// The location of a node.
@@ -136,43 +147,85 @@ pub struct RingNode<'a> {
     pub tokens: &'a [Token],
 }
 
+/// A ring that is built node after node, so that its host can do other work between them.
+#[derive(Clone, Debug, Default)]
+pub struct RingBuilder {
+    owners: BTreeMap<Token, u16>,
+    /// The tokens that were put in order, and their owners.
+    ordered: (Vec<Token>, Vec<u16>),
+    /// Those that several nodes have are counted for each.
+    token_count: usize,
+    nodes: Vec<Place>,
+    data_centers: BTreeMap<String, u16>,
+    racks: BTreeMap<(u16, String), u16>,
+}
+
+impl RingBuilder {
+    /// Adds a node. Tokens of earlier nodes stay theirs.
+    ///
+    /// Cost: O(log n) for n nodes, and O(log t) for each of its tokens.
+    ///
+    /// # Errors
+    ///
+    /// [`RingError`]: there are too many nodes or tokens; nothing was added.
+    pub fn add(&mut self, node: RingNode<'_>) -> Result<(), RingError> {
+        let Self { owners, token_count, nodes, data_centers, racks, .. } = self;
+        if nodes.len() == RING_NODES_MAX {
+            return Err(RingError::TooManyNodes);
+        }
+        if token_count.saturating_add(node.tokens.len()) > RING_TOKENS_MAX {
+            return Err(RingError::TooManyTokens);
+        }
+        // There are no more of each than nodes.
+        let next = |count: usize| u16::try_from(count).map_err(|_| RingError::TooManyNodes);
+        let (number, center, rack) = (next(nodes.len())?, next(data_centers.len())?, next(racks.len())?);
+        let data_center = match data_centers.get(node.data_center) {
+            Some(known) => *known,
+            None => *data_centers.entry(String::from(node.data_center)).or_insert(center),
+        };
+        let rack = *racks.entry((data_center, String::from(node.rack))).or_insert(rack);
+        *token_count += node.tokens.len();
+        let mut is_in_ring = false;
+        for token in node.tokens {
+            is_in_ring |= *owners.entry(*token).or_insert(number) == number;
+        }
+        nodes.push(Place { data_center, rack, is_in_ring });
+        Ok(())
+    }
+
+    /// Puts some tokens in order, in about a millisecond, after the last node was added. Returns whether tokens are
+    /// left.
+    pub fn step(&mut self) -> bool {
+        for _ in 0..STEP_TOKENS {
+            let Some((token, owner)) = self.owners.pop_first() else { return false };
+            self.ordered.0.push(token);
+            self.ordered.1.push(owner);
+        }
+        true
+    }
+
+    /// Returns the ring, after the tokens that are left were put in order.
+    #[must_use]
+    pub fn build(mut self) -> Ring {
+        while self.step() {}
+        let Self { ordered: (tokens, owners), nodes, data_centers, .. } = self;
+        Ring { tokens: tokens.into(), owners, nodes, data_centers }
+    }
+}
+
 impl Ring {
     /// Builds the ring of these nodes. If several nodes have the same token, it is that of the
     /// first.
     ///
-    /// Cost: O(t log t) for t tokens.
+    /// Cost: O(t log t) for t tokens. [`RingBuilder`] does the same in parts.
     ///
     /// # Errors
     ///
     /// [`RingError`]: there are too many nodes or tokens.
     pub fn new<'a>(nodes: impl IntoIterator<Item = RingNode<'a>>) -> Result<Self, RingError> {
-        let mut entries = Vec::new();
-        let mut places = Vec::new();
-        let mut racks: Vec<(u16, &str)> = Vec::new();
-        let mut data_centers: Vec<&str> = Vec::new();
-        for node in nodes {
-            if places.len() == RING_NODES_MAX {
-                return Err(RingError::TooManyNodes);
-            }
-            if entries.len().saturating_add(node.tokens.len()) > RING_TOKENS_MAX {
-                return Err(RingError::TooManyTokens);
-            }
-            let number = u16::try_from(places.len()).map_err(|_| RingError::TooManyNodes)?;
-            entries.extend(node.tokens.iter().map(|token| (*token, number)));
-            let data_center = index_of(&mut data_centers, node.data_center)?;
-            let rack = index_of(&mut racks, (data_center, node.rack))?;
-            places.push(Place { data_center, rack, is_in_ring: false });
-        }
-        entries.sort_unstable();
-        entries.dedup_by_key(|(token, _)| *token);
-        for (_, owner) in &entries {
-            if let Some(place) = places.get_mut(usize::from(*owner)) {
-                place.is_in_ring = true;
-            }
-        }
-        let data_centers = data_centers.into_iter().map(ToOwned::to_owned).collect();
-        let (tokens, owners) = entries.into_iter().unzip();
-        Ok(Self { tokens, owners, nodes: places, data_centers })
+        let mut builder = RingBuilder::default();
+        nodes.into_iter().try_for_each(|node| builder.add(node))?;
+        Ok(builder.build())
     }
 
     /// Computes the replicas of each token.
@@ -180,160 +233,247 @@ impl Ring {
     /// - `data_center`: omits the replicas of other data centres. `None`: all replicas; those of
     ///   `NetworkTopologyStrategy` are ordered by the name of their data centre.
     ///
-    /// Cost: O(t r²) for t tokens and r replicas of each; memory for t (2 r + 12) bytes.
+    /// Cost: O(t r²) for t tokens and r replicas of each; memory for t (2 r + 4) bytes. [`Ring::place`]
+    /// does the same in parts.
     #[must_use]
     pub fn replicas(&self, replication: &Replication, data_center: Option<&str>) -> Replicas {
-        let number = |name: &str| {
-            let at = self.data_centers.iter().position(|one| one == name)?;
-            u16::try_from(at).ok()
-        };
-        let (mut walks, mut replicas) = (Vec::new(), 0);
-        match replication {
+        self.place(replication, data_center).finish()
+    }
+
+    /// Begins [`Ring::replicas`].
+    ///
+    /// Cost: O(t + n) for t tokens and n nodes.
+    #[must_use]
+    pub fn place(&self, replication: &Replication, data_center: Option<&str>) -> Placement<'_> {
+        let number = |name: &str| self.data_centers.get(name).copied();
+        let mut walk_of = vec![NOWHERE; self.data_centers.len()];
+        let (mut factors, mut only) = (Vec::new(), None);
+        let has_groups_of_racks = match replication {
+            // Without racks, and as if all nodes were in one data centre.
             Replication::Simple { factor } => {
-                // Without racks, and as if all nodes were in one data centre.
-                let group_of = |node: u16| Some(node);
-                walks.push(self.walk(*factor, group_of));
-                if let Some(name) = data_center {
-                    return Replicas::merge(&self.tokens, &walks, |node| {
-                        self.place(node).map(|place| place.data_center) == number(name)
-                    });
-                }
+                walk_of.fill(0);
+                factors.push(*factor);
+                // No data centre has this number.
+                only = data_center.map(|name| number(name).unwrap_or(u16::MAX));
+                false
             }
-            Replication::NetworkTopology { factors } => {
-                for (name, factor) in factors {
-                    if data_center.is_some_and(|only| only != name) {
-                        continue;
-                    }
-                    let Some(number) = number(name) else { continue };
-                    let walk = self.walk(*factor, |node| {
-                        self.place(node).filter(|place| place.data_center == number).map(|place| place.rack)
-                    });
-                    replicas += walk.found.len();
-                    if replicas > ALL_REPLICAS_MAX {
-                        break;
-                    }
-                    walks.push(walk);
+            Replication::NetworkTopology { factors: all } => {
+                let wanted = all.iter().filter(|(name, _)| data_center.is_none_or(|only| only == name));
+                for (name, factor) in wanted {
+                    let Some(walk) = number(name).and_then(|at| walk_of.get_mut(usize::from(at))) else { continue };
+                    *walk = factors.len();
+                    factors.push(*factor);
                 }
+                true
             }
-        }
-        Replicas::merge(&self.tokens, &walks, |_| true)
+        };
+        let mut placement = Placement {
+            ring: self,
+            walks: Vec::new(),
+            walk_of,
+            has_groups_of_racks,
+            only,
+            replicas: Replicas { tokens: Arc::clone(&self.tokens), ends: Vec::new(), nodes: Vec::new() },
+        };
+        placement.begin(&factors);
+        placement
     }
 
     /// The number of different tokens.
     #[must_use]
-    pub const fn token_count(&self) -> usize {
+    pub fn token_count(&self) -> usize {
         self.tokens.len()
     }
-
-    fn place(&self, node: u16) -> Option<Place> {
-        self.nodes.get(usize::from(node)).copied()
-    }
-
-    /// Computes the nodes that follow each token, with as few repeated groups as possible.
-    ///
-    /// A walk over the ring from a token takes the first node of each group, and the first nodes of
-    /// repeated groups while there are fewer groups than replicas. Here the ring is traversed once,
-    /// backwards: the nodes in the order of a walk from a token are its owner, then the others in
-    /// the order of a walk from the next token. Of these only as many are kept as a walk may take.
-    ///
-    /// - `group_of`: the rack of a node; `None` if the node has no replicas of this walk.
-    fn walk(&self, factor: usize, group_of: impl Fn(u16) -> Option<u16>) -> Walk {
-        let members = (0..).zip(&self.nodes).filter(|(_, place)| place.is_in_ring);
-        let mut groups: Vec<u16> = members.filter_map(|(node, _)| group_of(node)).collect();
-        let nodes_count = groups.len();
-        groups.sort_unstable();
-        groups.dedup();
-        let factor = factor.min(REPLICAS_MAX);
-        let width = factor.min(nodes_count);
-        let repeats_max = factor.saturating_sub(groups.len());
-        let mut found = Vec::new();
-        if width > 0 {
-            found.resize(width * self.owners.len(), 0);
-        }
-        // With repeats there are fewer groups than replicas, so this is short, too.
-        let near_max = if repeats_max == 0 { width } else { usize::MAX };
-        let mut near: Vec<(u16, u16)> = Vec::new();
-        // The first round finds the order of the nodes at the end of the ring.
-        for (at, owner) in self.owners.iter().enumerate().rev().chain(self.owners.iter().enumerate().rev()) {
-            if width == 0 {
-                break;
-            }
-            if let Some(group) = group_of(*owner) {
-                let mut same = 0;
-                near.retain(|(node, other)| {
-                    same += usize::from(*other == group && node != owner);
-                    node != owner && (*other != group || same <= repeats_max)
-                });
-                near.insert(0, (*owner, group));
-                near.truncate(near_max);
-            }
-            let place = found.get_mut(at * width..(at + 1) * width).unwrap_or_default();
-            choose(&near, repeats_max, place);
-        }
-        Walk { width, found }
-    }
 }
 
-/// Takes the first node of each group, and the first `repeats` others, in their order.
-fn choose(near: &[(u16, u16)], mut repeats: usize, place: &mut [u16]) {
-    let mut nodes = near.iter().enumerate().filter(|(at, (_, group))| {
-        let is_repeated = near.iter().take(*at).any(|(_, other)| other == group);
-        if is_repeated {
-            let is_taken = repeats > 0;
-            repeats = repeats.saturating_sub(1);
-            is_taken
-        } else {
-            true
-        }
-    });
-    // In the first round there may be fewer.
-    for slot in place {
-        let Some((_, (node, _))) = nodes.next() else { return };
-        *slot = *node;
-    }
+/// The number of no walk.
+const NOWHERE: usize = usize::MAX;
+
+/// The computation of [`Ring::replicas`] in steps, between which its host can do other work.
+///
+/// A walk over the ring from a token takes the first node of each rack of a data centre, and the first nodes
+/// of repeated racks while there are fewer racks than replicas. Here the ring is traversed once, backwards:
+/// the nodes in the order of a walk from a token are its owner, then the others in the order of a walk
+/// from the next token. Of these only as many are kept as a walk may take.
+#[derive(Clone, Debug)]
+pub struct Placement<'r> {
+    ring: &'r Ring,
+    walks: Vec<Walk>,
+    /// The walk of each data centre, or [`NOWHERE`].
+    walk_of: Vec<usize>,
+    /// Whether nodes are taken of different racks. Otherwise each node is a group of its own.
+    has_groups_of_racks: bool,
+    /// Replicas in other data centres are omitted.
+    only: Option<u16>,
+    /// Those of the last tokens, in descending order of the tokens.
+    replicas: Replicas,
 }
 
-/// Returns the index of an entry, which is added if it is missing.
-fn index_of<T: PartialEq>(entries: &mut Vec<T>, entry: T) -> Result<u16, RingError> {
-    let at = entries.iter().position(|one| *one == entry).unwrap_or_else(|| {
-        entries.push(entry);
-        entries.len() - 1
-    });
-    u16::try_from(at).map_err(|_| RingError::TooManyNodes)
-}
-
-/// The nodes of one walk for each token.
+/// The nodes that follow a token in one data centre.
+#[derive(Clone, Debug)]
 struct Walk {
     width: usize,
-    found: Vec<u16>,
+    /// How many nodes of groups that have one already are taken.
+    repeats_max: usize,
+    /// The maximum number of nodes in `near`.
+    near_max: usize,
+    /// The next nodes of each group, in their order.
+    near: Vec<Near>,
+    /// Those of them that have the replicas.
+    chosen: Vec<u16>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Near {
+    node: u16,
+    group: u16,
+    /// The number of nodes of the same group that precede it.
+    rank: usize,
+}
+
+impl Walk {
+    /// Moves the owner of a token to the front.
+    fn advance(&mut self, owner: u16, group: u16) {
+        if self.near.first().is_some_and(|first| first.node == owner) {
+            return;
+        }
+        let mut same = 0;
+        self.near.retain_mut(|one| {
+            if one.node != owner && one.group == group {
+                same += 1;
+                one.rank = same;
+            }
+            one.node != owner && one.rank <= self.repeats_max
+        });
+        self.near.insert(0, Near { node: owner, group, rank: 0 });
+        self.near.truncate(self.near_max);
+        self.choose();
+    }
+
+    /// Takes the first node of each group, and the first others, in their order.
+    fn choose(&mut self) {
+        let mut repeats = self.repeats_max;
+        self.chosen.clear();
+        for one in &self.near {
+            if self.chosen.len() == self.width {
+                return;
+            }
+            if one.rank > 0 {
+                let Some(left) = repeats.checked_sub(1) else { continue };
+                repeats = left;
+            }
+            self.chosen.push(one.node);
+        }
+    }
+}
+
+impl Placement<'_> {
+    /// The walk and the group of a node; `None` if the node has no replicas.
+    fn location(&self, node: u16) -> Option<(usize, u16)> {
+        let place = self.ring.nodes.get(usize::from(node)).filter(|place| place.is_in_ring)?;
+        let walk = *self.walk_of.get(usize::from(place.data_center))?;
+        (walk != NOWHERE).then_some((walk, if self.has_groups_of_racks { place.rack } else { node }))
+    }
+
+    /// Prepares the walks: their order at the end of the ring is that of its beginning.
+    fn begin(&mut self, factors: &[usize]) {
+        // There are no more groups than nodes.
+        let mut sizes = vec![0_usize; self.ring.nodes.len()];
+        let (mut members, mut groups) = (vec![0_usize; factors.len()], vec![0_usize; factors.len()]);
+        for (walk, group) in (0..).zip(&self.ring.nodes).filter_map(|(node, _)| self.location(node)) {
+            let Some(size) = sizes.get_mut(usize::from(group)) else { continue };
+            members[walk] += 1;
+            groups[walk] += usize::from(*size == 0);
+            *size += 1;
+        }
+        let mut all = 0_usize;
+        for ((factor, members), groups) in factors.iter().zip(members).zip(groups) {
+            let factor = (*factor).min(REPLICAS_MAX);
+            let mut width = factor.min(members);
+            all = all.saturating_add(width.saturating_mul(self.ring.tokens.len()));
+            if all > ALL_REPLICAS_MAX {
+                width = 0;
+            }
+            let repeats_max = factor.saturating_sub(groups);
+            // With repeats there are fewer groups than replicas, so this is short, too.
+            let near_max = if width == 0 || repeats_max == 0 { width } else { groups.saturating_mul(repeats_max + 1) };
+            self.walks.push(Walk { width, repeats_max, near_max, near: Vec::new(), chosen: Vec::new() });
+        }
+        let mut is_seen = vec![false; self.ring.nodes.len()];
+        let mut counts = vec![0_usize; self.ring.nodes.len()];
+        for owner in &self.ring.owners {
+            let Some((walk, group)) = self.location(*owner) else { continue };
+            let (Some(walk), Some(rank), Some(is_seen)) =
+                (self.walks.get_mut(walk), counts.get_mut(usize::from(group)), is_seen.get_mut(usize::from(*owner)))
+            else {
+                continue;
+            };
+            if !core::mem::replace(is_seen, true) && walk.near.len() < walk.near_max && *rank <= walk.repeats_max {
+                walk.near.push(Near { node: *owner, group, rank: *rank });
+                *rank += 1;
+            }
+        }
+        self.walks.iter_mut().for_each(Walk::choose);
+    }
+
+    /// The number of replicas of all tokens, at most.
+    #[must_use]
+    pub fn replica_count(&self) -> usize {
+        self.walks.iter().map(|walk| walk.width).sum::<usize>() * self.ring.tokens.len()
+    }
+
+    /// Computes the replicas of some tokens, in less than a millisecond. Returns whether tokens are left.
+    pub fn step(&mut self) -> bool {
+        let mut left = STEP_NODES;
+        while left > 0 {
+            let Some(at) = self.ring.tokens.len().checked_sub(self.replicas.ends.len() + 1) else { return false };
+            let owner = self.ring.owners.get(at).copied().unwrap_or_default();
+            let mut looked_at = 1;
+            if let Some((walk, group)) = self.location(owner) {
+                if let Some(walk) = self.walks.get_mut(walk).filter(|walk| walk.width > 0) {
+                    walk.advance(owner, group);
+                    looked_at += walk.near.len();
+                }
+            }
+            let nodes = &mut self.replicas.nodes;
+            for walk in &self.walks {
+                match self.only {
+                    None => nodes.extend_from_slice(&walk.chosen),
+                    Some(only) => {
+                        let places = &self.ring.nodes;
+                        let is_wanted =
+                            |node: &u16| places.get(usize::from(*node)).is_some_and(|place| place.data_center == only);
+                        nodes.extend(walk.chosen.iter().copied().filter(is_wanted));
+                    }
+                }
+                looked_at += 1 + walk.width;
+            }
+            // At most `ALL_REPLICAS_MAX`.
+            self.replicas.ends.push(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+            left = left.saturating_sub(looked_at);
+        }
+        true
+    }
+
+    /// Returns the replicas, after those of the tokens that are left were computed.
+    #[must_use]
+    pub fn finish(mut self) -> Replicas {
+        while self.step() {}
+        self.replicas.nodes.shrink_to_fit();
+        self.replicas
+    }
 }
 
 /// The replicas of each token: see [`Ring::replicas`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replicas {
-    tokens: Vec<Token>,
-    /// The end of each token's nodes in `nodes`.
+    tokens: Arc<[Token]>,
+    /// The end of each token's nodes in `nodes`. The first is that of the last token.
     ends: Vec<u32>,
     nodes: Vec<u16>,
 }
 
 impl Replicas {
-    fn merge(tokens: &[Token], walks: &[Walk], is_wanted: impl Fn(u16) -> bool) -> Self {
-        let width: usize = walks.iter().map(|walk| walk.width).sum();
-        let mut nodes = Vec::with_capacity(width * tokens.len());
-        let mut ends = Vec::with_capacity(tokens.len());
-        for at in 0..tokens.len() {
-            for walk in walks {
-                let found = walk.found.get(at * walk.width..(at + 1) * walk.width).unwrap_or_default();
-                nodes.extend(found.iter().copied().filter(|node| is_wanted(*node)));
-            }
-            // At most `ALL_REPLICAS_MAX`.
-            ends.push(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
-        }
-        nodes.shrink_to_fit();
-        Self { tokens: tokens.to_vec(), ends, nodes }
-    }
-
     /// Returns the nodes with the replicas of a token, by their index. The first is the owner, unless
     /// it was omitted. Empty if no node has a token.
     ///
@@ -344,6 +484,7 @@ impl Replicas {
         // the first.
         let at = self.tokens.partition_point(|one| *one < token);
         let at = if at == self.tokens.len() { 0 } else { at };
+        let Some(at) = self.tokens.len().checked_sub(at + 1) else { return &[] };
         let end = |at: usize| self.ends.get(at).map(|end| usize::try_from(*end).unwrap_or(usize::MAX));
         let start = at.checked_sub(1).and_then(end).unwrap_or(0);
         end(at).and_then(|end| self.nodes.get(start..end)).unwrap_or_default()

@@ -4,13 +4,19 @@
 
 #[cfg(feature = "serde")]
 mod deserialize;
+mod kind;
+#[cfg(feature = "serde")]
+mod problem;
 #[cfg(feature = "serde")]
 mod serialize;
+#[cfg(feature = "serde")]
+mod shape;
 #[cfg(test)]
 mod tests;
 
 #[cfg(feature = "serde")]
 pub use deserialize::RowError;
+pub use kind::{Type, TypeFields, TypeName};
 #[cfg(feature = "serde")]
 pub use serialize::{BindError, BoundValues, MaybeUnset};
 
@@ -22,8 +28,12 @@ use super::header::Version;
 use super::notation::{Reader, field};
 use super::response::{Outcome, OutcomeKind};
 
-/// The maximum depth of nested types, such as a list of tuples.
+/// The maximum depth of nested types, such as a list of tuples, in each of the two forms of their
+/// descriptions. The text of a class that is deeper is an unknown custom type.
 pub const TYPE_DEPTH_MAX: u32 = 32;
+
+/// The mean length in bytes of the descriptions of columns that [`Outcome::rows_within`] accepts.
+const COLUMN_BYTES_MAX: usize = 1024;
 
 /// The bits that indicate what a description of columns contains.
 mod flag {
@@ -31,118 +41,6 @@ mod flag {
     pub(super) const PAGING_STATE: i32 = 2;
     pub(super) const NO_COLUMNS: i32 = 4;
     pub(super) const NEW_ID: i32 = 8;
-}
-
-/// The type of a column: its number, and the types and names that it contains.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Type<'a> {
-    id: u16,
-    inner: Reader<'a>,
-}
-
-impl<'a> Type<'a> {
-    /// A type of the server's Java code: [`Type::class`].
-    pub const CUSTOM: u16 = 0x00;
-    /// A list; like a set, it contains one type.
-    pub const LIST: u16 = 0x20;
-    /// A map, which contains the types of its keys and its values.
-    pub const MAP: u16 = 0x21;
-    /// A set.
-    pub const SET: u16 = 0x22;
-    /// A user-defined type.
-    pub const UDT: u16 = 0x30;
-    /// A tuple.
-    pub const TUPLE: u16 = 0x31;
-
-    fn read(reader: &mut Reader<'a>, depth: u32) -> Result<Self, CqlError> {
-        let start = *reader;
-        let id = reader.u16()?;
-        let inner = *reader;
-        if depth > TYPE_DEPTH_MAX {
-            return Err(start.error(field("depth of a type", i64::from(depth))));
-        }
-        let contained = match id {
-            Self::CUSTOM => reader.string().map(|_| 0)?,
-            Self::LIST | Self::SET => 1,
-            Self::MAP => 2,
-            Self::TUPLE => reader.u16()?,
-            Self::UDT => {
-                reader.string()?;
-                reader.string()?;
-                reader.u16()?
-            }
-            _ => 0,
-        };
-        for _ in 0..contained {
-            if id == Self::UDT {
-                reader.string()?;
-            }
-            Self::read(reader, depth + 1)?;
-        }
-        Ok(Self { id, inner })
-    }
-
-    /// Its number in the protocol, such as 13 for varchar.
-    #[must_use]
-    pub const fn id(&self) -> u16 {
-        self.id
-    }
-
-    /// The name of the class of a custom type; `None` for other types.
-    #[must_use]
-    pub fn class(&self) -> Option<&'a str> {
-        let mut inner = self.inner;
-        if self.id == Self::CUSTOM { inner.string().ok() } else { None }
-    }
-
-    /// The type of the elements of a list, of a set or of the keys of a map; `None` for other types.
-    #[must_use]
-    pub fn element(&self) -> Option<Self> {
-        let mut inner = self.inner;
-        match self.id {
-            Self::LIST | Self::SET | Self::MAP => Self::read(&mut inner, 0).ok(),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Debug for Type<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Type({:#04x})", self.id)
-    }
-}
-
-/// The numbers of the types without further types.
-#[cfg(feature = "serde")]
-mod id {
-    pub(super) const ASCII: u16 = 0x01;
-    pub(super) const BIGINT: u16 = 0x02;
-    pub(super) const BLOB: u16 = 0x03;
-    pub(super) const BOOLEAN: u16 = 0x04;
-    pub(super) const COUNTER: u16 = 0x05;
-    pub(super) const DECIMAL: u16 = 0x06;
-    pub(super) const DOUBLE: u16 = 0x07;
-    pub(super) const FLOAT: u16 = 0x08;
-    pub(super) const INT: u16 = 0x09;
-    pub(super) const TIMESTAMP: u16 = 0x0b;
-    pub(super) const UUID: u16 = 0x0c;
-    pub(super) const VARCHAR: u16 = 0x0d;
-    pub(super) const VARINT: u16 = 0x0e;
-    pub(super) const TIMEUUID: u16 = 0x0f;
-    pub(super) const INET: u16 = 0x10;
-    pub(super) const DATE: u16 = 0x11;
-    pub(super) const TIME: u16 = 0x12;
-    pub(super) const SMALLINT: u16 = 0x13;
-    pub(super) const TINYINT: u16 = 0x14;
-    pub(super) const DURATION: u16 = 0x15;
-}
-
-/// The first characters of a text, of at most so many bytes.
-#[cfg(feature = "serde")]
-fn shortened(text: &str, bytes_max: usize) -> alloc::string::String {
-    let ends = text.char_indices().map(|(at, one)| at + one.len_utf8());
-    let end = ends.take_while(|end| *end <= bytes_max).last().unwrap_or_default();
-    text.get(..end).unwrap_or_default().into()
 }
 
 /// A column of a result, or a bind variable of a statement.
@@ -158,8 +56,9 @@ pub struct Column<'a> {
     pub kind: Type<'a>,
 }
 
-/// The columns of a result. All are known to be well-formed.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The columns of a result. All are known to be well-formed. They are equal if the columns that are left
+/// are.
+#[derive(Clone, Copy)]
 pub struct Columns<'a> {
     left: usize,
     /// Keyspace and table, if they are the same for all.
@@ -168,7 +67,8 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    const EMPTY: Self = Self { left: 0, table: None, entries: Reader::new(&[], 0) };
+    /// No columns.
+    pub const EMPTY: Self = Self { left: 0, table: None, entries: Reader::new(&[], 0) };
 
     fn read(reader: &mut Reader<'a>, count: usize, one_table: bool) -> Result<Self, CqlError> {
         let table = if one_table { Some((reader.string()?, reader.string()?)) } else { None };
@@ -196,6 +96,14 @@ impl<'a> Columns<'a> {
         Iterator::position(&mut self, |column| column.name == name)
     }
 }
+
+impl PartialEq for Columns<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.left == other.left && Iterator::eq(*self, *other)
+    }
+}
+
+impl Eq for Columns<'_> {}
 
 impl<'a> Iterator for Columns<'a> {
     type Item = Column<'a>;
@@ -291,22 +199,43 @@ impl<'a> Outcome<'a> {
     /// [`CqlErrorKind`](super::CqlErrorKind): `Truncated`, `Utf8`, `FieldValue`; their offsets count
     /// from the end of the kind.
     pub fn rows(&self) -> Result<Option<Rows<'a>>, CqlError> {
+        self.rows_within(usize::MAX, usize::MAX)
+    }
+
+    /// [`Outcome::rows`], unless there are more columns or rows than these, or the description of the columns is
+    /// longer than 1 KiB for each of the most columns. Then they are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`Outcome::rows`]; `FieldValue`: there are too many; `Truncated`: the description is too long.
+    pub fn rows_within(&self, columns_max: usize, rows_max: usize) -> Result<Option<Rows<'a>>, CqlError> {
         if self.kind != OutcomeKind::Rows {
             return Ok(None);
         }
         let mut reader = Reader::new(self.body, 0);
         let flags = reader.i32()?;
+        let start = reader;
         let column_count = count(&mut reader, "column count")?;
+        if column_count > columns_max {
+            return Err(start.error(field("column count", i64::try_from(column_count).unwrap_or(i64::MAX))));
+        }
         let paging_state = if flags & flag::PAGING_STATE != 0 { reader.bytes()? } else { None };
         let new_metadata_id = if flags & flag::NEW_ID != 0 { Some(reader.short_bytes()?) } else { None };
         let columns = match flags & flag::NO_COLUMNS {
-            0 => Columns::read(&mut reader, column_count, flags & flag::ONE_TABLE != 0)?,
+            0 => {
+                let bytes_max = columns_max.saturating_mul(COLUMN_BYTES_MAX);
+                let mut description = Reader { rest: reader.rest.get(..bytes_max).unwrap_or(reader.rest), ..reader };
+                let before = description.rest.len();
+                let columns = Columns::read(&mut description, column_count, flags & flag::ONE_TABLE != 0)?;
+                reader.take(before - description.rest.len())?;
+                columns
+            }
             _ => Columns::EMPTY,
         };
         let start = reader;
         let left = count(&mut reader, "row count")?;
         // Rows without columns have no bytes, so their number would be unlimited.
-        if column_count == 0 && left > 0 {
+        if (column_count == 0 && left > 0) || left > rows_max {
             return Err(start.error(field("row count", i64::try_from(left).unwrap_or(i64::MAX))));
         }
         let mut walk = reader;
@@ -423,6 +352,9 @@ pub struct Elements<'a>(Cells<'a>);
 pub struct Pairs<'a>(Cells<'a>);
 
 impl<'a> Elements<'a> {
+    #[cfg(feature = "serde")]
+    const EMPTY: Self = Self(Cells { left: 0, cells: Reader::new(&[], 0) });
+
     /// Decodes the cell of a list or a set. Cost: linear in the cell.
     ///
     /// # Errors
@@ -435,6 +367,9 @@ impl<'a> Elements<'a> {
 }
 
 impl<'a> Pairs<'a> {
+    #[cfg(feature = "serde")]
+    const EMPTY: Self = Self(Cells { left: 0, cells: Reader::new(&[], 0) });
+
     /// Decodes the cell of a map. Cost: linear in the cell.
     ///
     /// # Errors

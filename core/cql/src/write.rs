@@ -245,6 +245,26 @@ impl<S: Sink> BodyWriter<'_, S> {
         Ok(self)
     }
 
+    /// Writes a `bytes map`, such as a custom payload, which only v4 and later have.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::StringTooLong`], [`CqlEncodeError::ListTooLong`],
+    /// [`CqlEncodeError::BodyTooLarge`]; [`CqlEncodeError::VersionLacks`] in v3.
+    pub fn bytes_map<'a>(
+        &mut self,
+        entries: impl ExactSizeIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<&mut Self, CqlEncodeError> {
+        if self.version == Version::V3 {
+            return Err(CqlEncodeError::VersionLacks { version: self.version, what: "a custom payload" });
+        }
+        self.count(entries.len())?;
+        for (name, bytes) in entries {
+            self.string(name)?.bytes(Some(bytes))?;
+        }
+        Ok(self)
+    }
+
     /// Writes the length of a list, as a `short`.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ impl EventKinds {
     pub const HEARTBEATS: Self = Self(4);
     /// Events of the topology.
     pub const TOPOLOGY: Self = Self(8);
-    /// Events of multiplexed pools.
+    /// Events of multiplexed pools, without those of [`EventKinds::REQUESTS`].
     pub const MUX: Self = Self(16);
     /// Events of Cassandra clusters.
     pub const CLUSTER: Self = Self(32);
@@ -68,11 +68,14 @@ impl EventKinds {
     /// The start and the end of each selection of a server, with a copy of the topology's
     /// description.
     pub const SELECTIONS: Self = Self(128);
-    /// The first wait of each operation for a suitable server.
+    /// The begin and the end of each wait for a suitable server.
     pub const SELECTION_WAITS: Self = Self(256);
+    /// `StreamAcquired` of requests that did not wait, and `ReplyReceived`. Of the events of multiplexed
+    /// pools, only these are emitted for each request.
+    pub const REQUESTS: Self = Self(512);
     /// All events but those of commands, which have the data of the application, and those of
     /// selections, which copy a description for each operation.
-    pub const ALL: Self = Self(63);
+    pub const ALL: Self = Self(63 | Self::REQUESTS.0);
 
     /// Whether the two sets have a common kind.
     #[inline]
@@ -102,6 +105,12 @@ impl EventKinds {
         );
         if is_of_check_out { Self::CHECK_OUTS } else { Self::POOLS }
     }
+
+    const fn of_mux(event: &MuxEvent) -> Self {
+        let is_of_request =
+            matches!(event, MuxEvent::StreamAcquired { waited: None, .. } | MuxEvent::ReplyReceived { .. });
+        if is_of_request { Self::REQUESTS } else { Self::MUX }
+    }
 }
 
 impl BitOr for EventKinds {
@@ -121,7 +130,7 @@ impl EventRef<'_> {
             Self::Pool(event) => EventKinds::of_pool(event),
             Self::Heartbeat(_) => EventKinds::HEARTBEATS,
             Self::Sdam(_) => EventKinds::TOPOLOGY,
-            Self::Mux(_) => EventKinds::MUX,
+            Self::Mux(event) => EventKinds::of_mux(event),
             Self::Cluster(_) => EventKinds::CLUSTER,
             #[cfg(feature = "alloc")]
             Self::Command(_) => EventKinds::COMMANDS,
@@ -378,14 +387,27 @@ impl<'e, E: Publish> Observer<SdamEvent<'e>> for Tap<'_, E> {
 impl<E: Publish> Observer<MuxEvent> for Tap<'_, E> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
-        self.publish(now, EventRef::Mux(event), &EventContext::NONE);
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &MuxEvent, context: &EventContext<'_>) {
+        // The kind depends on the event: without a subscriber it is not computed.
+        if self.is_active() {
+            self.publish(now, EventRef::Mux(event), context);
+        }
     }
 }
 
 impl<E: Publish> Observer<ClusterEvent> for Tap<'_, E> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &ClusterEvent) {
-        self.publish(now, EventRef::Cluster(event), &EventContext::NONE);
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &ClusterEvent, context: &EventContext<'_>) {
+        self.publish(now, EventRef::Cluster(event), context);
     }
 }
 

@@ -376,6 +376,11 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         }
     }
 
+    /// The number of attempts after the first.
+    pub const fn retries(&self) -> u32 {
+        self.failures
+    }
+
     /// Takes the error of the previous attempt, of an operation that makes no other attempt after all.
     pub const fn take_error(&mut self) -> Option<E> {
         self.failed.take()

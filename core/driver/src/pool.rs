@@ -41,7 +41,7 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::pool::{self as machine, CheckOutError, Clear, Health, Lease, Memory, PoolId, PoolState, WaiterId};
 use poolhouse_core::storage::Store;
-use poolhouse_core::{Cause, ConfigError, Instant};
+use poolhouse_core::{Cause, ConfigError, Instant, Reason};
 
 /// Opens connections and judges them.
 pub trait Manager {
@@ -71,6 +71,12 @@ pub trait Manager {
     fn check(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> {
         let _ = connection;
         core::future::ready(Ok(()))
+    }
+
+    /// The error for logs. Called without a lock. By default there is none.
+    fn reason(error: &Self::Error) -> Reason {
+        let _ = error;
+        Reason::NONE
     }
 
     /// Whether a returned connection must be closed: its peer has closed it, or a reply is

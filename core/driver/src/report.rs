@@ -78,7 +78,7 @@ impl<R: Runtime> ClientCore<R> {
             let verdict = state.control.handle_app_error(now, server.id(), &report, &mut tap);
             let failed = EstablishError { cause: error.cause, overloaded, clear: verdict.clear };
             let mut waker = None;
-            state.command(server.id(), |server| waker = server.fail_establish(now, conn, failed));
+            state.command(server.id(), |server| waker = server.fail_establish(now, conn, failed, &reason));
             waker
         });
     }

@@ -21,12 +21,13 @@ use core::fmt;
 use core::task::Waker;
 #[cfg(feature = "alloc")]
 use core::time::Duration;
+use poolhouse_core::observe::{EventContext, Within};
 use poolhouse_core::pool::{
     CheckOutError, Clear, ConnId, EstablishError, Generation, Lease, Pinned, PoolConfig, PoolCounts, PoolId, PoolState,
     ServiceError,
 };
 use poolhouse_core::topology::PoolCommand;
-use poolhouse_core::{Cause, Instant, ObjectId, ServerId};
+use poolhouse_core::{Cause, Instant, ObjectId, Reason, ServerId};
 use poolhouse_wire::handshake::Established;
 
 /// One server of a client, and its pool.
@@ -231,8 +232,15 @@ impl<R: Runtime> Server<R> {
 
     /// Reports to the pool that a connection could not be established, under the client core's
     /// lock. Returns a waker that must be dropped without a lock.
-    pub(super) fn fail_establish(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
-        self.change(|state, observer| state.fail_establish(now, id, error, observer))
+    pub(super) fn fail_establish(
+        &self,
+        now: Instant,
+        id: ConnId,
+        error: EstablishError,
+        reason: &Reason,
+    ) -> Option<Waker> {
+        let context = EventContext::NONE.with_reason(reason);
+        self.change(|state, observer| state.fail_establish(now, id, error, &mut Within::new(observer, context)))
     }
 
     /// The generation and the service of a connection, to judge its errors; `None` if the

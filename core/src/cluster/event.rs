@@ -1,6 +1,7 @@
 //! Events of a cluster.
 
 use crate::Cause;
+use crate::mux::HexCode;
 use core::fmt;
 use core::net::SocketAddr;
 
@@ -11,6 +12,8 @@ pub enum ClusterQuery {
     Register,
     /// The row of `system.local`.
     Local,
+    /// The row of `system.local` with the columns that servers before 4.0 have, too.
+    OldLocal,
     /// The rows of `system.peers_v2`.
     Peers,
     /// The rows of `system.peers`, which servers before 4.0 have instead.
@@ -65,6 +68,11 @@ pub enum ClusterEvent {
         /// Its address for clients.
         node: SocketAddr,
     },
+    /// The tables of nodes were read.
+    NodesRead {
+        /// The number of nodes.
+        count: u32,
+    },
     /// Rows of the tables of nodes were ignored: without an address, data centre or rack, repeated,
     /// of the node itself, or surplus.
     RowsIgnored {
@@ -92,6 +100,7 @@ impl ClusterEvent {
             Self::NodeChanged { .. } => "NodeChanged",
             Self::NodeUp { .. } => "NodeUp",
             Self::NodeDown { .. } => "NodeDown",
+            Self::NodesRead { .. } => "NodesRead",
             Self::RowsIgnored { .. } => "RowsIgnored",
             Self::NoLocalNodes => "NoLocalNodes",
             Self::SchemaChanged => "SchemaChanged",
@@ -110,9 +119,9 @@ impl fmt::Display for ClusterEvent {
             | Self::NodeChanged { node }
             | Self::NodeUp { node }
             | Self::NodeDown { node } => write!(f, " {node}"),
-            Self::ControlFailed { cause } => write!(f, ": {cause}"),
+            Self::ControlFailed { cause } => write!(f, ": {}", HexCode(*cause)),
             Self::QueryFailed { query } => write!(f, ": {query:?}"),
-            Self::RowsIgnored { count } => write!(f, ": {count}"),
+            Self::NodesRead { count } | Self::RowsIgnored { count } => write!(f, ": {count}"),
             Self::ControlConnected { peer: None } | Self::OtherCluster | Self::NoLocalNodes | Self::SchemaChanged => {
                 Ok(())
             }

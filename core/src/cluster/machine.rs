@@ -3,9 +3,10 @@
 use super::event::{ClusterEvent, ClusterQuery};
 use crate::machine::Observer;
 use crate::{Cause, ConfigError, Instant};
-use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -166,6 +167,7 @@ struct Connection {
     nodes: Instant,
     /// Whether the local row was read, and the peers are next.
     must_read_peers: bool,
+    has_old_local: bool,
     has_old_peers: bool,
     keyspaces: Option<Instant>,
     /// The query without an answer, and its deadline.
@@ -188,8 +190,12 @@ pub struct Cluster {
     first: u64,
     name: Option<String>,
     /// The node of the control connection, from the last row of `system.local`.
-    local: Option<(SocketAddr, Node)>,
-    nodes: BTreeMap<SocketAddr, Node>,
+    local: Option<(SocketAddr, Arc<Node>)>,
+    nodes: BTreeMap<SocketAddr, Arc<Node>>,
+    /// Number of rows that the last reading has ignored.
+    ignored_rows: u32,
+    /// The nodes that are no peer of the control connection.
+    ignored: BTreeSet<SocketAddr>,
 }
 
 impl Cluster {
@@ -216,6 +222,8 @@ impl Cluster {
             name: None,
             local: None,
             nodes: BTreeMap::new(),
+            ignored_rows: 0,
+            ignored: BTreeSet::new(),
         };
         // The upper half, because the lower bits of a seed may be the same for all clusters.
         cluster.first = cluster.next_random() >> 32;
@@ -239,10 +247,11 @@ impl Cluster {
         observer.on_event(now, &ClusterEvent::ControlConnected { peer });
         self.state = State::Connected(Connection {
             since: now,
-            peer,
+            peer: peer.map(canonical),
             must_register: true,
             nodes: now,
             must_read_peers: false,
+            has_old_local: false,
             has_old_peers: false,
             keyspaces: Some(now),
             asked: None,
@@ -266,7 +275,7 @@ impl Cluster {
         self.answered(ClusterQuery::Register);
     }
 
-    /// Takes the answer to [`ClusterQuery::Local`].
+    /// Takes the answer to [`ClusterQuery::Local`] or [`ClusterQuery::OldLocal`].
     ///
     /// The address is that of the connection if it is a known node's; else that of the row, if it
     /// is no wildcard; else that of the connection; else the one for other nodes. A node of another
@@ -286,14 +295,14 @@ impl Cluster {
             (node.address, node.port) = (Some(known.ip()), Some(known.port()));
         }
         let candidates = [node.address, peer.map(|peer| peer.ip()), row.broadcast_address];
-        node.address = candidates.into_iter().flatten().find(|ip| !ip.is_unspecified());
+        node.address = candidates.into_iter().flatten().map(|ip| ip.to_canonical()).find(|ip| !ip.is_unspecified());
         let Some(local) = node_of(node, peer) else {
             observer.on_event(now, &ClusterEvent::QueryFailed { query: ClusterQuery::Local });
             self.close(now);
             return;
         };
         self.name = Some(row.cluster_name);
-        self.local = Some(local);
+        self.local = Some((local.0, Arc::new(local.1)));
     }
 
     /// Takes the answer to [`ClusterQuery::Peers`] or [`ClusterQuery::OldPeers`]. The nodes are
@@ -301,7 +310,7 @@ impl Cluster {
     ///
     /// Cost: O(n log n) for n rows and nodes, and their tokens.
     ///
-    /// Events: `NodeAdded`, `NodeChanged` and `NodeRemoved` for each node, `RowsIgnored`.
+    /// Events: `RowsIgnored`, `NodeAdded`, `NodeChanged` and `NodeRemoved` for each node, `NodesRead`.
     pub fn handle_peers(
         &mut self,
         now: Instant,
@@ -317,14 +326,16 @@ impl Cluster {
         for row in rows {
             let is_full = found.len() == NODES_MAX;
             match node_of(row, peer).map(|(address, node)| (found.entry(address), node)) {
-                Some((Entry::Vacant(place), node)) if !is_full => drop(place.insert(node)),
+                Some((Entry::Vacant(place), node)) if !is_full => drop(place.insert(Arc::new(node))),
                 Some(_) | None => count = count.saturating_add(1),
             }
         }
+        self.ignored_rows = count;
         if count > 0 {
             observer.on_event(now, &ClusterEvent::RowsIgnored { count });
         }
         self.replace_nodes(now, found, observer);
+        observer.on_event(now, &ClusterEvent::NodesRead { count: u32::try_from(self.nodes.len()).unwrap_or(u32::MAX) });
         self.owes_publish = true;
     }
 
@@ -345,10 +356,12 @@ impl Cluster {
         let State::Connected(connection) = &mut self.state else { return };
         let Some((query, _)) = connection.asked.take() else { return };
         match query {
+            ClusterQuery::Local if is_invalid => (connection.has_old_local, connection.nodes) = (true, now),
             ClusterQuery::Peers if is_invalid => connection.has_old_peers = true,
             ClusterQuery::Keyspaces if is_invalid => {}
             ClusterQuery::Register
             | ClusterQuery::Local
+            | ClusterQuery::OldLocal
             | ClusterQuery::Peers
             | ClusterQuery::OldPeers
             | ClusterQuery::Keyspaces => {
@@ -368,9 +381,10 @@ impl Cluster {
                 connection.keyspaces = Some(connection.keyspaces.map_or(soon, |due| due.min(soon)));
                 observer.on_event(now, &ClusterEvent::SchemaChanged);
             }
-            ServerEvent::Status { node, is_up } => match self.nodes.get_mut(&node) {
+            ServerEvent::Status { node, is_up } => match self.nodes.get_mut(&canonical(node)) {
                 Some(known) if known.is_up != is_up => {
-                    known.is_up = is_up;
+                    let node = canonical(node);
+                    Arc::make_mut(known).is_up = is_up;
                     let event = if is_up { ClusterEvent::NodeUp { node } } else { ClusterEvent::NodeDown { node } };
                     observer.on_event(now, &event);
                 }
@@ -414,7 +428,9 @@ impl Cluster {
                 }
                 match query {
                     ClusterQuery::Register => connection.must_register = false,
-                    ClusterQuery::Local => connection.nodes = now.saturating_add(self.options.refresh_interval),
+                    ClusterQuery::Local | ClusterQuery::OldLocal => {
+                        connection.nodes = now.saturating_add(self.options.refresh_interval)
+                    }
                     ClusterQuery::Peers | ClusterQuery::OldPeers => {}
                     ClusterQuery::Keyspaces => connection.keyspaces = None,
                 }
@@ -436,10 +452,21 @@ impl Cluster {
         }
     }
 
+    /// Sets the nodes to which the control connection is not opened. Contact points are none of them.
+    pub fn ignore(&mut self, nodes: BTreeSet<SocketAddr>) {
+        self.ignored = nodes;
+    }
+
     /// The nodes, by their address for clients, in ascending order.
     #[must_use]
-    pub const fn nodes(&self) -> &BTreeMap<SocketAddr, Node> {
+    pub const fn nodes(&self) -> &BTreeMap<SocketAddr, Arc<Node>> {
         &self.nodes
+    }
+
+    /// The number of rows of nodes that the last reading has ignored.
+    #[must_use]
+    pub const fn ignored_rows(&self) -> u32 {
+        self.ignored_rows
     }
 
     /// The name of the cluster, once it was read.
@@ -466,12 +493,17 @@ impl Cluster {
         assert!(!(is_used && self.owes_close), "a connection that must be closed is not used");
     }
 
-    /// Ends the wait for the answer to a query; that to `Peers` may be the answer to `OldPeers`.
+    /// Ends the wait for the answer to a query, or to the query of the same table of an old server.
     fn answered(&mut self, query: ClusterQuery) -> Option<&mut Connection> {
         let State::Connected(connection) = &mut self.state else { return None };
-        let is_other = |asked| asked != query && (asked, query) != (ClusterQuery::OldPeers, ClusterQuery::Peers);
-        let (asked, _) = connection.asked?;
-        if is_other(asked) {
+        let asked = match connection.asked?.0 {
+            ClusterQuery::OldLocal => ClusterQuery::Local,
+            ClusterQuery::OldPeers => ClusterQuery::Peers,
+            asked @ (ClusterQuery::Register | ClusterQuery::Local | ClusterQuery::Peers | ClusterQuery::Keyspaces) => {
+                asked
+            }
+        };
+        if asked != query {
             return None;
         }
         connection.asked = None;
@@ -510,9 +542,9 @@ impl Cluster {
     /// after every second node, because all nodes may have other addresses now. Contact points that
     /// were not tried follow the nodes.
     fn target(&self) -> Target {
-        let up = self.nodes.iter().filter(|(_, node)| node.is_up);
-        let down = self.nodes.iter().filter(|(_, node)| !node.is_up);
-        let (up_count, count) = (up.clone().count(), self.nodes.len());
+        let nodes = self.nodes.iter().filter(|(address, _)| !self.ignored.contains(address));
+        let (up, down) = (nodes.clone().filter(|(_, node)| node.is_up), nodes.clone().filter(|(_, node)| !node.is_up));
+        let (up_count, count) = (up.clone().count(), nodes.count());
         // No more than 8,192 targets.
         let all = count + self.contacts.max(count / 2);
         let attempt = usize::try_from(self.attempts).unwrap_or(0) % all;
@@ -542,14 +574,17 @@ impl Cluster {
     fn replace_nodes(
         &mut self,
         now: Instant,
-        mut found: BTreeMap<SocketAddr, Node>,
+        mut found: BTreeMap<SocketAddr, Arc<Node>>,
         observer: &mut impl Observer<ClusterEvent>,
     ) {
         for (address, node) in &mut found {
             let node_event = match self.nodes.get(address) {
                 Some(known) => {
-                    node.is_up = known.is_up;
+                    if node.is_up != known.is_up {
+                        Arc::make_mut(node).is_up = known.is_up;
+                    }
                     if known == node {
+                        *node = Arc::clone(known);
                         continue;
                     }
                     ClusterEvent::NodeChanged { node: *address }
@@ -574,9 +609,15 @@ impl Connection {
             _ if self.must_register => (ClusterQuery::Register, self.since),
             _ if self.must_read_peers => (peers, self.since),
             Some(due) if due < self.nodes => (ClusterQuery::Keyspaces, due),
+            Some(_) | None if self.has_old_local => (ClusterQuery::OldLocal, self.nodes),
             Some(_) | None => (ClusterQuery::Local, self.nodes),
         }
     }
+}
+
+/// The address by which a node is known: an IPv4 address is not written as an IPv6 one.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Converts a row to a node, unless its location is unknown.
@@ -584,7 +625,7 @@ impl Connection {
 /// - `peer`: of the control connection.
 fn node_of(row: NodeRow, peer: Option<SocketAddr>) -> Option<(SocketAddr, Node)> {
     let NodeRow { address, port, data_center, rack, mut tokens } = row;
-    let address = address.filter(|ip| !ip.is_unspecified())?;
+    let address = address.map(|ip| ip.to_canonical()).filter(|ip| !ip.is_unspecified())?;
     let port = port.or(peer.map(|peer| peer.port())).filter(|port| *port != 0)?;
     // The server's set has no order.
     tokens.sort_unstable();

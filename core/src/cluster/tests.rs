@@ -90,6 +90,8 @@ impl Rig {
         self.cluster.handle_local(self.now, local(1), &mut self.log);
         self.expect(ClusterQuery::Peers);
         self.cluster.handle_peers(self.now, peers, &mut self.log);
+        let count = u32::try_from(self.cluster.nodes().len()).expect("few");
+        assert_eq!(self.log.0.pop(), Some(ClusterEvent::NodesRead { count }), "each reading ends by this");
         assert_eq!(self.action(), Some(ClusterAction::Publish));
     }
 
@@ -250,6 +252,7 @@ fn lying_rows_are_ignored_and_counted() {
     assert_eq!(rig.numbers(), [1, 2, 4]);
     assert_eq!(rig.cluster.nodes()[&address(2)].rack, "r1");
     assert!(rig.events().contains(&ClusterEvent::RowsIgnored { count: 8 }));
+    assert_eq!(rig.cluster.ignored_rows(), 8);
 }
 
 #[test]
@@ -288,7 +291,8 @@ fn address_of_a_known_node_is_that_of_its_connection() {
     rig.cluster.handle_local(rig.now, local(5), &mut rig.log);
     rig.expect(ClusterQuery::Peers);
     rig.cluster.handle_peers(rig.now, [row(1)], &mut rig.log);
-    assert_eq!((rig.numbers(), rig.events()), (vec![1, 2], vec![ClusterEvent::NodeChanged { node: address(2) }]));
+    let expected = vec![ClusterEvent::NodeChanged { node: address(2) }, ClusterEvent::NodesRead { count: 2 }];
+    assert_eq!((rig.numbers(), rig.events()), (vec![1, 2], expected));
 }
 
 #[test]
@@ -542,5 +546,74 @@ fn events_are_shown_on_one_line() {
     assert_eq!(shown(ClusterEvent::NoLocalNodes), "NoLocalNodes");
     assert_eq!(shown(ClusterEvent::QueryFailed { query: ClusterQuery::Peers }), "QueryFailed: Peers");
     assert_eq!(shown(ClusterEvent::RowsIgnored { count: 2 }), "RowsIgnored: 2");
+    assert_eq!(shown(ClusterEvent::NodesRead { count: 2 }), "NodesRead: 2");
     assert!(shown(ClusterEvent::ControlFailed { cause: Cause::Network }).starts_with("ControlFailed: "));
+}
+
+#[test]
+fn security_c_address_in_another_form_is_that_of_the_same_node() {
+    let mapped = |text: &str| NodeRow { address: Some(text.parse().expect("an address")), ..row(2) };
+    let mut rig = Rig::new(1);
+    rig.discover([row(2), mapped("::ffff:10.0.0.2"), mapped("::ffff:10.0.0.1"), mapped("::ffff:0.0.0.0")]);
+    assert_eq!(rig.numbers(), [1, 2]);
+    assert_eq!(rig.events().last(), Some(&ClusterEvent::NodeAdded { node: address(2) }));
+    rig.event(ServerEvent::Status { node: "[::ffff:10.0.0.2]:9042".parse().expect("an address"), is_up: false });
+    assert_eq!(rig.events(), [ClusterEvent::NodeDown { node: address(2) }]);
+    // A contact point in the other form is the node, too.
+    let mut rig = Rig::new(1);
+    rig.connect_to("[::ffff:10.0.0.1]:9042".parse().expect("an address"));
+    let own = NodeRow { address: Some("::ffff:0.0.0.0".parse().expect("an address")), ..row(1) };
+    rig.cluster.handle_local(rig.now, LocalRow { node: own, ..local(1) }, &mut rig.log);
+    rig.expect(ClusterQuery::Peers);
+    rig.cluster.handle_peers(rig.now, [row(2)], &mut rig.log);
+    assert_eq!(rig.numbers(), [1, 2]);
+}
+
+#[test]
+fn old_server_is_asked_for_columns_that_it_has() {
+    let mut rig = Rig::new(1);
+    rig.connect_to(address(1));
+    for readings in 0..2 {
+        if readings == 0 {
+            rig.cluster.handle_query_failed(rig.now, true, &mut rig.log);
+        }
+        rig.expect(ClusterQuery::OldLocal);
+        rig.cluster.handle_local(rig.now, local(1), &mut rig.log);
+        if readings == 0 {
+            rig.expect(ClusterQuery::Peers);
+            rig.cluster.handle_query_failed(rig.now, true, &mut rig.log);
+        }
+        rig.expect(ClusterQuery::OldPeers);
+        rig.cluster.handle_peers(rig.now, [row(2)], &mut rig.log);
+        assert_eq!(rig.action(), Some(ClusterAction::Publish));
+        if readings == 0 {
+            rig.expect(ClusterQuery::Keyspaces);
+            rig.cluster.handle_keyspaces();
+            assert_eq!(rig.action(), Some(ClusterAction::Publish));
+        }
+        rig.pass(OPTIONS.refresh_interval);
+    }
+    // A server that has not even those is no node.
+    rig.expect(ClusterQuery::OldLocal);
+    rig.cluster.handle_query_failed(rig.now, true, &mut rig.log);
+    assert_eq!(rig.events().last(), Some(&ClusterEvent::QueryFailed { query: ClusterQuery::OldLocal }));
+    assert_eq!(rig.action(), Some(ClusterAction::Close));
+}
+
+#[test]
+fn control_connection_is_not_opened_to_ignored_nodes() {
+    let mut rig = Rig::new(1);
+    rig.discover((2..10).map(row));
+    rig.cluster.ignore((2..9).map(address).collect());
+    rig.cluster.handle_failed(rig.now, Cause::Network, &mut rig.log);
+    let mut targets = Vec::new();
+    for _ in 0..30 {
+        rig.pass(OPTIONS.backoff_max);
+        let Some(ClusterAction::Connect(target)) = rig.action() else { panic!("it connects again") };
+        targets.push(target);
+        rig.cluster.handle_failed(rig.now, Cause::Network, &mut rig.log);
+    }
+    let wanted = [Target::Node(address(1)), Target::Node(address(9)), Target::Contact(0)];
+    assert!(targets.iter().all(|target| wanted.contains(target)), "{targets:?}");
+    assert!(wanted.iter().all(|target| targets.contains(target)), "{targets:?}");
 }

@@ -47,7 +47,7 @@ impl fmt::Display for AcquireError {
             Self::TimedOut { in_flight, queued } => {
                 write!(f, "the host was busy for too long: {in_flight} requests are in flight, and {queued} waited")
             }
-            Self::Down { cause } => write!(f, "no connection to the host is open: {cause}"),
+            Self::Down { cause } => write!(f, "no connection to the host is open: {}", HexCode(*cause)),
             Self::Ignored => f.write_str("the host is ignored"),
             Self::Closed => f.write_str("the pool is closed"),
             Self::Cancelled => f.write_str("cancelled by the caller"),
@@ -57,7 +57,26 @@ impl fmt::Display for AcquireError {
 
 impl core::error::Error for AcquireError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        if let Self::Down { cause } = self { Some(cause) } else { None }
+        match self {
+            // The text has the code, in another notation.
+            Self::Down { cause: Cause::Command { .. } } => None,
+            Self::Down { cause } => Some(cause),
+            Self::Busy { .. } | Self::TimedOut { .. } | Self::Ignored | Self::Closed | Self::Cancelled => None,
+        }
+    }
+}
+
+/// Shows a cause with the code of a refusal as the protocol's description writes it: `0x2200`.
+#[derive(Clone, Copy, Debug)]
+pub struct HexCode(pub Cause);
+
+impl fmt::Display for HexCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Cause::Command { code } = self.0 {
+            write!(f, "the server refused with code {code:#06x}")
+        } else {
+            self.0.fmt(f)
+        }
     }
 }
 

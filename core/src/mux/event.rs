@@ -1,5 +1,6 @@
 //! Events of a multiplexed pool.
 
+use super::error::HexCode;
 use super::{AcquireError, MuxConfig, MuxConnId, MuxId};
 use crate::Cause;
 use core::fmt;
@@ -130,8 +131,8 @@ pub enum MuxEvent {
         conn: MuxConnId,
         /// The id.
         stream: u16,
-        /// Time since the request started.
-        duration: Duration,
+        /// How long it waited in the queue; `None` if it did not.
+        waited: Option<Duration>,
     },
     /// A request waits for a connection.
     RequestQueued {
@@ -146,8 +147,8 @@ pub enum MuxEvent {
         mux: MuxId,
         /// The error.
         error: AcquireError,
-        /// Time since the request started.
-        duration: Duration,
+        /// How long it waited in the queue; `None` if it did not.
+        waited: Option<Duration>,
     },
     /// A request was answered.
     ReplyReceived {
@@ -287,14 +288,18 @@ impl fmt::Display for MuxEvent {
                     MuxClosed::Idle => f.write_str(": idle"),
                     MuxClosed::Worn => f.write_str(": worn"),
                     MuxClosed::Replaced => f.write_str(": replaced"),
-                    MuxClosed::Error(cause) => write!(f, ": {cause}"),
+                    MuxClosed::Error(cause) => write!(f, ": {}", HexCode(*cause)),
                     MuxClosed::PoolClosed => f.write_str(": pool closed"),
                 }?;
                 if *in_flight > 0 { write!(f, ", {in_flight} in flight") } else { Ok(()) }
             }
-            Self::StreamAcquired { stream, duration, .. } => write!(f, " stream {stream} after {duration:.1?}"),
+            Self::StreamAcquired { stream, waited, .. } => {
+                write!(f, " stream {stream} after {:.1?}", waited.unwrap_or_default())
+            }
             Self::RequestQueued { queued, .. } => write!(f, ", {queued} wait"),
-            Self::AcquireFailed { error, duration, .. } => write!(f, " after {duration:.1?}: {error}"),
+            Self::AcquireFailed { error, waited, .. } => {
+                write!(f, " after {:.1?}: {error}", waited.unwrap_or_default())
+            }
             Self::ReplyReceived { stream, .. } | Self::LateReply { stream, .. } => write!(f, " stream {stream}"),
             Self::StreamOrphaned { stream, orphaned, .. } => write!(f, " stream {stream}, {orphaned} orphaned"),
             Self::UnknownReply { stream, .. } => write!(f, " stream {stream}"),

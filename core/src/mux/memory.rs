@@ -17,6 +17,8 @@ pub(super) struct MuxConnSlot {
     pub(super) until: Instant,
     /// The time of the last bytes from the peer.
     pub(super) received_at: Instant,
+    /// The time at which the last heartbeat was started; before the first, that of the establishment.
+    pub(super) asked_at: Instant,
     pub(super) in_flight: u32,
     /// Whether a reply was received on this connection.
     pub(super) answered: bool,
@@ -29,7 +31,6 @@ pub(super) struct MuxConnSlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Heartbeat {
     pub(super) stream: u16,
-    pub(super) started: Instant,
     /// When it was started, or bytes were received after it was sent.
     pub(super) asked: Instant,
     /// Whether the driver has polled the action.

@@ -75,10 +75,9 @@ pub struct MuxOptions {
     pub pool_timeout: Duration,
     /// The time that a surplus connection is kept for resurrection. Default 120 s.
     pub idle_timeout: Duration,
-    /// The time without received bytes after which a heartbeat is sent; zero means never. Default
-    /// 30 s.
+    /// The interval in which a heartbeat is sent on each connection; zero means never. Default 30 s.
     pub heartbeat_interval: Duration,
-    /// The maximum time until a heartbeat is answered. Default 12 s.
+    /// The maximum time until a heartbeat is answered, or other bytes arrive. Default 12 s.
     pub heartbeat_timeout: Duration,
     /// The interval at which surplus connections are detected. Default 10 s.
     pub shrink_interval: Duration,

@@ -109,6 +109,7 @@ impl<M: MuxMemory> Mux<M> {
             created: Past(now),
             until: Instant::MAX,
             received_at: now,
+            asked_at: now,
             in_flight: 0,
             answered: false,
             is_replaced: false,
@@ -134,12 +135,12 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// Frees all stream ids of a connection slot.
-    fn prepare_streams(&mut self, index: u32) -> Result<(), Full> {
+    pub(super) fn prepare_streams(&mut self, index: u32) -> Result<(), Full> {
         while self.streams.slots().len() <= index as usize {
             self.streams.try_push(Streams::empty())?;
         }
         let ids = self.config.options().streams_per_connection;
-        self.streams.slots_mut().get_mut(index as usize).ok_or(Full)?.reset(ids)
+        self.streams.slots_mut().get_mut(index as usize).ok_or(Full)?.reset(ids, self.keeps_first)
     }
 
     /// The newest trashed connection that has not expired.

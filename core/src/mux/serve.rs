@@ -34,13 +34,15 @@ impl<M: MuxMemory> Mux<M> {
         found
     }
 
-    /// Takes an id of a connection for a request that was started at `started`.
+    /// Takes an id of a connection for a request.
+    ///
+    /// - `waits_since`: `None` for a request that is not in the queue.
     #[inline(always)]
     pub(super) fn grant(
         &mut self,
         now: Instant,
         index: u32,
-        started: Instant,
+        waits_since: Option<Instant>,
         observer: &mut impl Observer<MuxEvent>,
     ) -> Option<(MuxConnId, u16)> {
         let stream = self.take_id(index)?;
@@ -48,8 +50,8 @@ impl<M: MuxMemory> Mux<M> {
         self.in_flight += 1;
         self.in_flight_max = self.in_flight_max.max(self.in_flight);
         let conn = MuxConnId(self.conns.key(index));
-        let duration = now.saturating_since(started);
-        observer.on_event(now, &MuxEvent::StreamAcquired { mux: self.id, conn, stream, duration });
+        let waited = waits_since.map(|since| now.saturating_since(since));
+        observer.on_event(now, &MuxEvent::StreamAcquired { mux: self.id, conn, stream, waited });
         Some((conn, stream))
     }
 
@@ -84,8 +86,7 @@ impl<M: MuxMemory> Mux<M> {
     ) -> Result<Acquire, AcquireError> {
         let outcome = self.try_acquire(now, deadline, observer);
         if let Err(error) = outcome {
-            let duration = core::time::Duration::ZERO;
-            observer.on_event(now, &MuxEvent::AcquireFailed { mux: self.id, error, duration });
+            observer.on_event(now, &MuxEvent::AcquireFailed { mux: self.id, error, waited: None });
         }
         outcome
     }
@@ -105,7 +106,7 @@ impl<M: MuxMemory> Mux<M> {
         self.open_needed(now, true, observer);
         // `open_needed` may have resurrected a connection.
         if self.waiters.len(waiter::WAITING) == 0 {
-            if let Some((conn, id)) = self.least_busy().and_then(|index| self.grant(now, index, now, observer)) {
+            if let Some((conn, id)) = self.least_busy().and_then(|index| self.grant(now, index, None, observer)) {
                 return Ok(Acquire::Granted(super::Stream { conn, id, mux: self.id }));
             }
         }
@@ -172,8 +173,8 @@ impl<M: MuxMemory> Mux<M> {
         self.deadlines.remove(index);
         self.waiters.move_to(index, waiter::OWES_WAKE);
         if let Verdict::Failed(error) = verdict {
-            let duration = now.saturating_since(started);
-            observer.on_event(now, &MuxEvent::AcquireFailed { mux: self.id, error, duration });
+            let waited = Some(now.saturating_since(started));
+            observer.on_event(now, &MuxEvent::AcquireFailed { mux: self.id, error, waited });
         }
     }
 
@@ -182,7 +183,7 @@ impl<M: MuxMemory> Mux<M> {
         while let Some(waiting) = self.waiters.front(waiter::WAITING) {
             let Some(index) = self.least_busy() else { return };
             let started = self.waiters.get(waiting).started.0;
-            let Some((conn, id)) = self.grant(now, index, started, observer) else { return };
+            let Some((conn, id)) = self.grant(now, index, Some(started), observer) else { return };
             self.record_outcome(now, waiting, Verdict::Granted(conn, id), observer);
         }
     }

@@ -74,7 +74,9 @@ impl<W: Store<u64>> Streams<W> {
 
     /// Sets the number of ids, and frees all of them. May allocate if the number is higher than
     /// ever before.
-    pub(super) fn reset(&mut self, ids: u32) -> Result<(), Full> {
+    ///
+    /// - `keeps_first`: the first id is never assigned, unless it is the only one.
+    pub(super) fn reset(&mut self, ids: u32, keeps_first: bool) -> Result<(), Full> {
         debug_assert!(ids > 0 && ids <= IDS_MAX);
         let count = words(ids);
         self.words.reserve(u32::try_from(count).map_err(|_| Full)?)?;
@@ -92,6 +94,12 @@ impl<W: Store<u64>> Streams<W> {
             words: core::mem::replace(&mut self.words, W::empty()),
         };
         self.open(WINDOW_FIRST.min(ids));
+        if keeps_first && ids > 1 {
+            // No reply is expected with an id whose reply has arrived.
+            if let Some(first) = self.take() {
+                self.answer(first);
+            }
+        }
         Ok(())
     }
 

@@ -47,14 +47,14 @@ impl<M: MuxMemory> Mux<M> {
         found
     }
 
-    /// Starts heartbeats on silent connections, and closes connections with unanswered heartbeats.
+    /// Starts heartbeats that are due, and closes connections with unanswered heartbeats.
     fn check_heartbeats(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
-        while let Some((index, asked)) = self.silent(now) {
+        while let Some((index, asked)) = self.heartbeat_is_due(now) {
             let (mux, conn) = (self.id, MuxConnId(self.conns.key(index)));
             if !asked {
                 if let Some(stream) = self.take_id(index) {
-                    self.conns.get_mut(index).heartbeat =
-                        Some(Heartbeat { stream, started: now, asked: now, polled: false });
+                    let slot = self.conns.get_mut(index);
+                    (slot.asked_at, slot.heartbeat) = (now, Some(Heartbeat { stream, asked: now, polled: false }));
                     self.heartbeats_owed += 1;
                     observer.on_event(now, &MuxEvent::HeartbeatStarted { mux, conn });
                     continue;
@@ -69,7 +69,7 @@ impl<M: MuxMemory> Mux<M> {
 
     /// A connection that needs a heartbeat, or whose heartbeat timed out. The flag is true in the
     /// second case.
-    fn silent(&self, now: Instant) -> Option<(u32, bool)> {
+    fn heartbeat_is_due(&self, now: Instant) -> Option<(u32, bool)> {
         let mut found = None;
         for list in ESTABLISHED {
             self.for_each(list, |index| {
@@ -91,11 +91,16 @@ impl<M: MuxMemory> Mux<M> {
         if let Some(heartbeat) = slot.heartbeat {
             return Some(heartbeat.asked.saturating_add(options.heartbeat_timeout));
         }
-        let due = slot.received_at.saturating_add(options.heartbeat_interval);
+        let after = |at: Instant| at.saturating_add(options.heartbeat_interval);
         let has_id = self.streams.slots().get(index as usize).is_some_and(|streams| streams.free_count() > 0);
-        // Without a free id no heartbeat can be sent. Any reply proves that the peer is alive, so
-        // the connection has the heartbeat timeout in addition to receive one.
-        Some(if has_id { due.max(self.now) } else { due.saturating_add(options.heartbeat_timeout) })
+        Some(if has_id {
+            // Not after the last bytes: a busy peer that stops is noticed one interval later then.
+            after(slot.asked_at).max(self.now)
+        } else {
+            // Without a free id no heartbeat can be sent. Any reply proves that the peer is alive, so
+            // the connection has the heartbeat timeout in addition to receive one.
+            after(slot.received_at).saturating_add(options.heartbeat_timeout)
+        })
     }
 
     /// The next heartbeat that is owed to the driver.

@@ -7,18 +7,18 @@ use core::num::NonZeroU64;
 /// Identifies a pool in streams and events. The driver chooses the number; two pools with streams
 /// that could be mixed up need different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MuxId(u32);
+pub struct MuxId(u64);
 
 impl MuxId {
     /// The pool with this number.
     #[must_use]
-    pub const fn new(number: u32) -> Self {
+    pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
     /// The number that the driver chose.
     #[must_use]
-    pub const fn get(self) -> u32 {
+    pub const fn get(self) -> u64 {
         self.0
     }
 }

@@ -1,17 +1,10 @@
 //! The readings in the database. This module has all statements of the program.
 
 use core::error::Error;
-use core::time::Duration;
-use poolhouse_smol::mux::cql::{Consistency, Parameters};
-use poolhouse_smol::mux::{RequestOptions, Session, SessionOptions, Statement};
+use poolhouse_smol::mux::{Session, SessionOptions, Statement};
 use serde::{Deserialize, Serialize};
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
-
-/// How long the nodes may take to have the same schema.
-const AGREEMENT: Duration = Duration::from_secs(30);
-/// A majority of the replicas of the local data centre: a read finds what was written before.
-const QUORUM: Parameters<'static> = Parameters::new(Consistency::LocalQuorum);
 
 /// A row of the table. The names of the fields are those of the columns.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -47,10 +40,8 @@ impl Readings {
         let options = SessionOptions::contact_points(contact_points).local_data_center(data_center);
         let session = Session::new(options)?;
         for statement in [&keyspace, table] {
-            session.query(statement, Consistency::LocalOne).await?;
-            if !session.schema_agreement(AGREEMENT).await? {
-                return Err("the nodes do not agree on the schema".into());
-            }
+            // Returns after all nodes have the new schema.
+            session.query(statement).send().await?;
         }
         Ok(Self {
             insert: session.prepare("INSERT INTO sensors.readings (sensor, at, celsius) VALUES (?, ?, ?)").await?,
@@ -60,30 +51,23 @@ impl Readings {
         })
     }
 
-    /// Returns when a majority of the replicas has the reading. The values contain the partition key, so
-    /// the request goes to a node that has the partition.
+    /// Returns when a majority of the replicas of the local data centre has the reading. The values contain
+    /// the partition key, so the request goes to a node that has the partition.
     pub(crate) async fn insert(&self, reading: &Reading) -> Result<(), Failure> {
-        let bound = self.insert.bind(reading)?;
         // Inserted twice, it is the same row: it is sent again if its connection is lost.
-        let options = RequestOptions { idempotent: true, ..RequestOptions::default() };
-        self.session.execute(&self.insert, QUORUM.values(&bound.values()), options).await?;
+        self.session.execute(&self.insert, reading).idempotent(true).send().await?;
         Ok(())
     }
 
     pub(crate) async fn latest(&self, sensor: &str) -> Result<Option<Reading>, Failure> {
-        let bound = self.latest.bind(&(sensor,))?;
-        let options = RequestOptions { idempotent: true, ..RequestOptions::default() };
-        let reply = self.session.execute(&self.latest, QUORUM.values(&bound.values()), options).await?;
-        Ok(reply.rows_as()?.pop())
+        Ok(self.session.execute(&self.latest, &(sensor,)).idempotent(true).send().await?.one()?)
     }
 
     /// Calls `visit` with the readings of a sensor, the latest first. Holds one page at a time.
     pub(crate) async fn for_each(&self, sensor: &str, mut visit: impl FnMut(Reading)) -> Result<(), Failure> {
-        let bound = self.all.bind(&(sensor,))?;
-        let parameters = Parameters { page_size: Some(100), ..QUORUM };
-        let mut pages = self.session.pages(&self.all, parameters.values(&bound.values()), None);
-        while let Some(page) = pages.next_page().await {
-            page?.rows_as()?.into_iter().for_each(&mut visit);
+        let mut rows = self.session.execute(&self.all, &(sensor,)).page_size(100).rows();
+        while let Some(reading) = rows.next_row().await {
+            visit(reading?);
         }
         Ok(())
     }

@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use poolhouse_smol::mux::cql::{Consistency, Parameters, Request};
+use poolhouse_smol::mux::cql::Consistency;
 use poolhouse_smol::mux::{
-    ClusterEvent, HostOptions, HostStatus, MuxClosed, MuxEvent, MuxOptions, NodeStatus, RequestOptions, Session,
-    SessionOptions,
+    ClusterEvent, HostOptions, HostStatus, MuxClosed, MuxEvent, MuxOptions, NodeStatus, Session, SessionOptions,
 };
 use poolhouse_smol::poolhouse_wire::peer_text::is_unsafe;
 use poolhouse_smol::{Event, EventRef};
@@ -190,9 +189,8 @@ impl Load {
 
     /// Both statements only read, so they are sent again when a host fails.
     async fn request(&self) -> Result<(), String> {
-        let request = Request::Query { text: self.statement, parameters: Parameters::new(Consistency::One) };
-        let options = RequestOptions { idempotent: true, ..RequestOptions::default() };
-        self.session.request_with(&request, options).await.map(drop).map_err(|error| error.to_string())
+        let call = self.session.query(self.statement).consistency(Consistency::One).idempotent(true);
+        call.send().await.map(drop).map_err(|error| error.to_string())
     }
 
     /// Sends requests one after another, while the load needs this task.

@@ -143,7 +143,7 @@ async fn bytes(client: &Client, read_ahead: bool) -> u64 {
     sum
 }
 
-async fn decoded<T: DeserializeOwned>(client: &Client, read_ahead: bool, id: fn(&T) -> u64) -> u64 {
+async fn decoded<T: DeserializeOwned + Send>(client: &Client, read_ahead: bool, id: fn(&T) -> u64) -> u64 {
     let (mut cursor, mut sum) = (cursor::<T>(client, read_ahead).await, 0);
     while let Some(document) = cursor.try_next().await.expect("a document") {
         sum += id(&document);

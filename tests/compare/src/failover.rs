@@ -20,7 +20,7 @@ use client::{Client, Seen};
 use core::net::SocketAddr;
 use core::ops::Range;
 use core::time::Duration;
-use incidents::INCIDENTS;
+use incidents::{INCIDENTS, Incident};
 use judge::{Record, now_ms};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -92,7 +92,7 @@ fn own() -> Result<Vec<OsString>, String> {
 /// Runs the whole section.
 pub(crate) fn run(settings: &Settings) -> Section {
     let mut section = Section::new("failover");
-    for kind in &KINDS {
+    for kind in KINDS.iter().filter(|kind| !kind.incidents(settings).is_empty()) {
         if let Err(why) = kind.measure(settings, &mut section) {
             let mut table = Table::new(kind.title, &[]);
             table.skip("all clients", why);
@@ -127,6 +127,12 @@ struct Window {
 }
 
 impl Kind {
+    /// The incidents that are chosen, with their titles.
+    fn incidents(&self, settings: &Settings) -> Vec<(String, Incident)> {
+        let all = INCIDENTS.iter().map(|(name, incident)| (format!("{}: {name}", self.title), *incident));
+        all.filter(|(title, _)| settings.is_chosen(title)).collect()
+    }
+
     fn measure(&self, settings: &Settings, section: &mut Section) -> Result<(), String> {
         let calm = || std::thread::sleep(Duration::from_secs(settings.of(1, 3) as u64));
         let mut deployment = (self.start)()?;
@@ -148,9 +154,8 @@ impl Kind {
             times_ms: f64::NEG_INFINITY..begin_ms,
             seen: vec![Seen::default(); clients.len()],
         }];
-        for (name, incident) in INCIDENTS {
-            let title = format!("{}: {name}", self.title);
-            let error = |error| format!("{name}: {error}");
+        for (title, incident) in self.incidents(settings) {
+            let error = |error| format!("{title}: {error}");
             let (elected_s, seen) = incident.happen(&mut *deployment, &clients).map_err(error)?;
             if let Some(elected_s) = elected_s {
                 section.note(format!("{title}: there was another primary after {elected_s:.1} s."));
@@ -164,7 +169,7 @@ impl Kind {
         let records: Vec<_> = clients.iter_mut().map(Client::end).collect();
         let stored = deployment.stored()?;
         let records = started.into_iter().map(|place| place.and_then(|place| Ok((place, records[place].clone()?))));
-        self.judge(&records.collect::<Vec<_>>(), &stored, &windows, section)
+        self.judge(&records.collect::<Vec<_>>(), &stored, &windows, settings, section)
     }
 
     /// Adds a table for each window, and one for the planted clients.
@@ -175,6 +180,7 @@ impl Kind {
         records: &[Result<(usize, Vec<Record>), String>],
         stored: &HashMap<(String, i64), u64>,
         windows: &[Window],
+        settings: &Settings,
         section: &mut Section,
     ) -> Result<(), String> {
         let columns = ["lost", "doubled"];
@@ -218,7 +224,7 @@ impl Kind {
         }
         let database = self.title.split(',').next().unwrap_or_default().to_lowercase();
         // The first table is that of the time before all incidents.
-        for ((_, incident), table) in INCIDENTS.iter().zip(tables.iter().skip(1)) {
+        for ((_, incident), table) in self.incidents(settings).iter().zip(tables.iter().skip(1)) {
             let file = format!("failover-{database}-{incident:?}.svg").to_lowercase();
             section.plots.push(table.bars(judge::GAP, &file, "longest time without a success, ms (less is better)"));
         }

@@ -1,7 +1,7 @@
 //! Poolhouse and its peers, measured in one run with the same work: see README.md beside this
 //! crate's manifest.
 //!
-//! `poolhouse-compare [SECTION..] [--quick] [--runs=N] [--write] [--instructions]`
+//! `poolhouse-compare [SECTION..] [--quick] [--runs=N] [--write] [--instructions] [--only=WORD,..]`
 
 extern crate alloc;
 
@@ -53,12 +53,15 @@ const ENTRIES: [Entry; 8] = [
     Entry { name: "scale", run: scale::run, part: scale::part, instructions: None },
 ];
 
-const USAGE: &str = "usage: poolhouse-compare [SECTION..] [--quick] [--runs=N] [--write] [--instructions]";
+const USAGE: &str =
+    "usage: poolhouse-compare [SECTION..] [--quick] [--runs=N] [--write] [--instructions] [--only=WORD,..]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let settings = Settings { quick: args.contains(&"--quick") };
+    let only = args.iter().find_map(|arg| arg.strip_prefix("--only="));
+    let only = only.map_or_else(Vec::new, |words| words.split(',').map(str::to_owned).collect());
+    let settings = Settings { quick: args.contains(&"--quick"), only };
     match args.as_slice() {
         ["serve", name] => process::serve(name),
         ["worker", part, threads, rest @ ..] => {
@@ -94,11 +97,14 @@ fn compare(args: &[&str], settings: &Settings) -> ExitCode {
         return ExitCode::from(2);
     }
     let runs = flags.iter().find_map(|flag| flag.strip_prefix("--runs=")).map_or(Some(1), |number| number.parse().ok());
-    let unknown = flags
-        .iter()
-        .find(|flag| !["--quick", "--write", "--instructions"].contains(flag) && !flag.starts_with("--runs="));
+    let takes = |flag: &str| flag.starts_with("--runs=") || flag.starts_with("--only=");
+    let unknown = flags.iter().find(|flag| !["--quick", "--write", "--instructions"].contains(flag) && !takes(flag));
     if let Some(unknown) = unknown {
         eprintln!("unknown flag {unknown}\n{USAGE}");
+        return ExitCode::from(2);
+    }
+    if flag("--write") && !settings.only.is_empty() {
+        eprintln!("--write takes all incidents\n{USAGE}");
         return ExitCode::from(2);
     }
     let Some(runs @ 1..) = runs else {
@@ -106,7 +112,7 @@ fn compare(args: &[&str], settings: &Settings) -> ExitCode {
         return ExitCode::from(2);
     };
     let chosen: Vec<&Entry> = ENTRIES.iter().filter(|entry| names.is_empty() || names.contains(&entry.name)).collect();
-    let is_written = flag("--write") || (names.is_empty() && !settings.quick);
+    let is_written = flag("--write") || (names.is_empty() && !settings.quick && settings.only.is_empty());
     let header = Report {
         machine: machine(),
         commit: commit(),

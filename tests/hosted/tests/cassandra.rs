@@ -7,11 +7,15 @@ extern crate alloc;
 
 #[path = "cassandra/changes.rs"]
 mod changes;
+#[path = "cassandra/forgotten.rs"]
+mod forgotten;
 /// The database of the example `readings`.
 #[path = "../../../runtime-smol/examples/readings/readings.rs"]
 mod readings;
 #[path = "cassandra/recording.rs"]
 mod recording;
+#[path = "cassandra/types.rs"]
+mod types;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -20,12 +24,9 @@ use core::slice;
 use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
 use futures_lite::future::poll_fn;
-use poolhouse_smol::mux::cql::{
-    Compression, Consistency, ErrorCode, Flags, MaybeUnset, OutcomeKind, Parameters, Request, Response, Value, Version,
-};
+use poolhouse_smol::mux::cql::{Compression, Consistency, ErrorCode, MaybeUnset, OutcomeKind, Response, Version};
 use poolhouse_smol::mux::{
-    ClusterEvent, HostOptions, MuxEvent, MuxOptions, Paged, Reply, RequestError, RequestOptions, Session,
-    SessionOptions,
+    Batch, Call, ClusterEvent, HostOptions, MuxEvent, MuxOptions, Reply, RequestError, Session, SessionOptions,
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription, TlsOptions};
@@ -45,7 +46,13 @@ static NODE: Mutex<Option<Cassandra>> = Mutex::new(None);
 
 fn main() -> ExitCode {
     as_one(|| {
-        let code = Suite::new("cassandra")
+        let types = "types_are_those_of_another_driver";
+        let suite = Suite::new("cassandra");
+        let suite = match types::other_driver() {
+            Ok(_) => suite.case(types, || on_node(types::types_are_those_of_another_driver)),
+            Err(reason) => suite.missing(types, reason),
+        };
+        let code = suite
             .skip_if(cassandra::available().err())
             .case("all_versions_and_compressions_are_accepted", || on_node(all_versions_and_compressions_are_accepted))
             .case("statements_use_the_keyspace_of_the_session", || on_node(statements_use_the_keyspace_of_the_session))
@@ -59,7 +66,7 @@ fn main() -> ExitCode {
             .case("values_are_bound_from_a_type", || on_node(values_are_bound_from_a_type))
             .case("example_stores_and_lists_readings", || on_node(example_stores_and_lists_readings))
             .case("batch_is_applied", || on_node(batch_is_applied))
-            .case("connection_has_32768_requests_in_flight", || on_node(connection_has_32768_requests_in_flight))
+            .case("connection_has_32767_requests_in_flight", || on_node(connection_has_32767_requests_in_flight))
             .case("fake_node_replies_as_the_real_one", || {
                 on_node(async |node: &mut Cassandra| recording::fake_node_replies_as_the_real_one(node))
             })
@@ -100,7 +107,7 @@ fn session(node: &Cassandra) -> Session {
 }
 
 async fn execute(session: &Session, text: &str) {
-    session.query(text, Consistency::One).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+    session.query(text).consistency(Consistency::One).send().await.unwrap_or_else(|error| panic!("{text}: {error}"));
 }
 
 /// Creates an empty table with a text for each number.
@@ -145,13 +152,13 @@ impl Page {
     }
 }
 
-fn plain() -> Parameters<'static> {
-    Parameters { skip_metadata: true, ..Parameters::new(Consistency::One) }
+/// A call whose answer does not describe its columns.
+fn plain<'a>(session: &'a Session, text: &'a str) -> Call<'a, Smol> {
+    session.query(text).consistency(Consistency::One).skip_metadata(true)
 }
 
-async fn select(session: &Session, text: &str, parameters: Parameters<'_>) -> Page {
-    let request = Request::Query { text, parameters };
-    Page::of(&session.request(&request).await.unwrap_or_else(|error| panic!("{text}: {error}")))
+async fn select(session: &Session, text: &str) -> Page {
+    Page::of(&plain(session, text).send().await.unwrap_or_else(|error| panic!("{text}: {error}")))
 }
 
 async fn all_versions_and_compressions_are_accepted(node: &mut Cassandra) {
@@ -159,7 +166,7 @@ async fn all_versions_and_compressions_are_accepted(node: &mut Cassandra) {
         for compression in [None, Some(Compression::Lz4), Some(Compression::Snappy)] {
             let compressions: Vec<_> = compression.into_iter().collect();
             let session = Session::new(options(node).version(version).compressions(compressions)).expect("valid");
-            let page = select(&session, "SELECT release_version FROM system.local", plain()).await;
+            let page = select(&session, "SELECT release_version FROM system.local").await;
             assert!(page.cells[0].starts_with(b"5."), "{version} {compression:?}: {:?}", page.cells);
             let [host] = &session.hosts()[..] else { panic!("one host") };
             assert_eq!((host.version, host.state.open, host.state.in_flight), (version, 1, 0));
@@ -171,11 +178,16 @@ async fn all_versions_and_compressions_are_accepted(node: &mut Cassandra) {
 async fn statements_use_the_keyspace_of_the_session(node: &mut Cassandra) {
     for version in Version::ALL {
         let session = Session::new(options(node).version(version).keyspace("system")).expect("valid");
-        assert_eq!(select(&session, "SELECT key FROM local", plain()).await.cells, [b"local"]);
+        assert_eq!(select(&session, "SELECT key FROM local").await.cells, [b"local"]);
         session.close().await;
     }
     let session = Session::new(options(node).keyspace("absent")).expect("valid");
-    let error = session.query("SELECT key FROM local", Consistency::One).await.expect_err("there is no keyspace");
+    let error = session
+        .query("SELECT key FROM local")
+        .consistency(Consistency::One)
+        .send()
+        .await
+        .expect_err("there is no keyspace");
     assert!(error.to_string().contains("absent"), "{error}");
     assert!(Session::new(options(node).keyspace("sys tem")).is_err());
 }
@@ -200,13 +212,25 @@ async fn changed_keyspace_is_that_of_all_connections(node: &mut Cassandra) {
     eventually("two connections are open", || session.hosts()[0].state.open == 2).await;
     let text = "SELECT what FROM moved WHERE id = 1";
     let read = async |expected: &[u8]| {
-        let requests = vec![Request::Query { text, parameters: plain() }; COUNT];
-        for reply in session.request_all(&requests).await {
+        let calls = vec![plain(&session, text); COUNT];
+        for reply in session.request_all(&calls).await {
             assert_eq!(Page::of(&reply.expect("the table is in the keyspace")).cells, [expected]);
         }
     };
+    // A text with values is prepared again in the new keyspace.
+    let read_by_value = async |expected: &str| {
+        let call = session.query("SELECT what FROM moved WHERE id = ?").values((1,)).consistency(Consistency::One);
+        let found = call.send().await.expect("the table is in the keyspace").one::<(String,)>().expect("a text");
+        assert_eq!(found, Some((expected.into(),)));
+    };
+    read_by_value("of shop").await;
     let statement = session.prepare(text).await.expect("it is prepared");
+    let unpolled =
+        session.query("SELECT what FROM moved WHERE id = ?").values((1,)).consistency(Consistency::One).send();
     session.use_keyspace("Other").await.expect("it exists");
+    read_by_value("of Other").await;
+    let found = unpolled.await.expect("it begins now").one::<(String,)>().expect("a text");
+    assert_eq!(found, Some(("of Other".into(),)));
     assert_eq!(session.keyspace().as_deref(), Some("Other"));
     // The load of these requests requires more connections.
     read(b"of Other").await;
@@ -214,8 +238,8 @@ async fn changed_keyspace_is_that_of_all_connections(node: &mut Cassandra) {
     read(b"of Other").await;
     // The keyspace of a statement is that in which it was prepared. It is part of its id.
     assert_ne!(session.prepare(text).await.expect("it is prepared").id(), statement.id());
-    let reply = session.execute(&statement, plain(), RequestOptions::default()).await.expect("it is executed");
-    assert_eq!(Page::of(&reply).cells, [b"of shop"]);
+    let call = session.execute(&statement, &()).consistency(Consistency::One).skip_metadata(true);
+    assert_eq!(Page::of(&call.send().await.expect("it is executed")).cells, [b"of shop"]);
     let before = session.hosts()[0].connections.clone();
     for name in ["absent", "other"] {
         let error = session.use_keyspace(name).await.expect_err("there is no such keyspace");
@@ -232,6 +256,14 @@ async fn changed_keyspace_is_that_of_all_connections(node: &mut Cassandra) {
     read(b"of Other").await;
     session.use_keyspace("shop").await.expect("it exists");
     read(b"of shop").await;
+    read_by_value("of shop").await;
+    // A reserved word.
+    execute(&session, &format!("CREATE KEYSPACE IF NOT EXISTS \"select\" WITH replication = {replication}")).await;
+    execute(&session, "CREATE TABLE IF NOT EXISTS \"select\".\"table\" (\"from\" int PRIMARY KEY)").await;
+    session.use_keyspace("select").await.expect("it exists");
+    let insert = session.query("INSERT INTO \"table\" (\"from\") VALUES (?)").values((1,));
+    insert.consistency(Consistency::One).send().await.expect("it is inserted");
+    session.close().await;
 }
 
 async fn large_values_are_stored_and_read(node: &mut Cassandra) {
@@ -244,14 +276,12 @@ async fn large_values_are_stored_and_read(node: &mut Cassandra) {
         let compressions: Vec<_> = compression.into_iter().collect();
         let session = Session::new(options(node).version(version).compressions(compressions)).expect("valid");
         create_table(&session, "large").await;
-        let value: Vec<u8> =
-            (0..8_000_000_u32).map(|place| b'a' + (place.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
-        let values = [Value::Bytes(&[0, 0, 0, 1]), Value::Bytes(&value)];
-        let parameters = Parameters { values: &values, ..plain() };
-        let request = Request::Query { text: "INSERT INTO shop.large (id, what) VALUES (?, ?)", parameters };
-        session.request(&request).await.expect("it is inserted");
-        let page = select(&session, "SELECT what FROM shop.large", plain()).await;
-        assert!(page.cells == [value], "{version} {compression:?}: another value");
+        let letter = |place: u32| char::from(b'a' + (place.wrapping_mul(2_654_435_761) >> 28) as u8);
+        let value: String = (0..8_000_000).map(letter).collect();
+        let insert = plain(&session, "INSERT INTO shop.large (id, what) VALUES (?, ?)");
+        insert.values((1, &value)).send().await.expect("it is inserted");
+        let page = select(&session, "SELECT what FROM shop.large").await;
+        assert!(page.cells == [value.into_bytes()], "{version} {compression:?}: another value");
     }
 }
 
@@ -259,17 +289,18 @@ async fn result_is_read_in_pages(node: &mut Cassandra) {
     let session = session(node);
     create_table(&session, "pages").await;
     let ids: Vec<_> = (0..1_000_i32).map(i32::to_be_bytes).collect();
-    let values: Vec<_> = ids.iter().map(|id| [Value::Bytes(id), Value::Bytes(b"tea")]).collect();
-    let text = "INSERT INTO shop.pages (id, what) VALUES (?, ?)";
-    let insert = |values| Request::Query { text, parameters: Parameters { values, ..plain() } };
-    let requests: Vec<_> = values.iter().map(|values| insert(values)).collect();
-    for result in session.request_all(&requests).await {
+    let rows: Vec<_> = (0..1_000_i32).map(|id| (id, "tea")).collect();
+    let insert = plain(&session, "INSERT INTO shop.pages (id, what) VALUES (?, ?)");
+    let calls: Vec<_> = rows.iter().map(|row| insert.clone().values(row)).collect();
+    for result in session.request_all(&calls).await {
         result.expect("it is inserted");
     }
     let (mut found, mut paging_state, mut pages) = (Vec::new(), None, 0);
     loop {
-        let parameters = Parameters { page_size: Some(300), paging_state: paging_state.as_deref(), ..plain() };
-        let page = select(&session, "SELECT id FROM shop.pages", parameters).await;
+        let call = plain(&session, "SELECT id FROM shop.pages").page_size(300).paging_state(paging_state);
+        let reply = call.send().await.expect("a page");
+        let page = Page::of(&reply);
+        assert_eq!(reply.paging_state().expect("rows"), page.paging_state);
         found.extend(page.cells);
         pages += 1;
         paging_state = page.paging_state;
@@ -278,10 +309,15 @@ async fn result_is_read_in_pages(node: &mut Cassandra) {
         }
     }
     let statement = session.prepare("SELECT id FROM shop.pages").await.expect("prepared");
-    let parameters = Parameters { page_size: Some(300), ..plain() };
-    for paged in [Paged::from("SELECT id FROM shop.pages"), Paged::from(&statement)] {
+    for call in [session.query("SELECT id FROM shop.pages"), session.execute(&statement, &())] {
+        let call = call.consistency(Consistency::One).page_size(300);
+        let (mut read, mut rows) = (Vec::new(), call.clone().rows::<(i32,)>());
+        while let Some(row) = rows.next_row().await {
+            read.push(row.expect("an id").0.to_be_bytes().to_vec());
+        }
+        assert_eq!(read, found);
         let mut read = Vec::new();
-        let mut stream = session.pages(paged, parameters, None);
+        let mut stream = call.skip_metadata(true).pages();
         while let Some(page) = stream.next_page().await {
             read.push(Page::of(&page.expect("a page")).cells);
         }
@@ -292,32 +328,29 @@ async fn result_is_read_in_pages(node: &mut Cassandra) {
     assert_eq!(found, ids);
 }
 
-/// Bytes with their length in two bytes.
-fn short_bytes(bytes: &[u8]) -> Vec<u8> {
-    [&u16::try_from(bytes.len()).expect("short").to_be_bytes(), bytes].concat()
-}
-
-/// Bytes with their length in four bytes.
-fn long_bytes(bytes: &[u8]) -> Vec<u8> {
-    [&u32::try_from(bytes.len()).expect("not huge").to_be_bytes(), bytes].concat()
-}
-
+/// A table that is dropped takes its statements with it: the node does not know them any more.
 async fn prepared_statement_is_executed(node: &mut Cassandra) {
-    let session = Session::new(options(node).version(Version::V4)).expect("valid options");
-    create_table(&session, "prepared").await;
-    let body = long_bytes(b"INSERT INTO shop.prepared (id, what) VALUES (?, ?)");
-    let reply = session.request(&Request::Prepare(&body)).await.expect("it is prepared");
-    let Ok(Response::Result(outcome)) = reply.response() else { panic!("no result: {reply:?}") };
-    let id = outcome.prepared_id().expect("valid").expect("an id");
-    // Consistency ONE, the flag of values, two values.
-    let values = [&[0, 1, 1, 0, 2][..], &long_bytes(&[0, 0, 0, 9]), &long_bytes(b"tea")].concat();
-    let body = [short_bytes(id), values.clone()].concat();
-    session.request(&Request::Execute(&body)).await.expect("it is executed");
-    assert_eq!(select(&session, "SELECT what FROM shop.prepared", plain()).await.cells, [b"tea"]);
-    let body = [short_bytes(b"another id"), values].concat();
-    let error = session.request(&Request::Execute(&body)).await.expect_err("the id is unknown");
-    let RequestError::Server(error) = error else { panic!("{error:?}") };
-    assert_eq!(error.code, ErrorCode::UNPREPARED);
+    for version in Version::ALL {
+        let session = Session::new(options(node).version(version)).expect("valid options");
+        create_table(&session, "prepared").await;
+        let text = "INSERT INTO shop.prepared (id, what) VALUES (?, ?)";
+        let statement = session.prepare(text).await.expect("it is prepared");
+        let insert = || session.execute(&statement, &(9, "tea")).consistency(Consistency::One);
+        insert().send().await.expect("it is executed");
+        assert_eq!(select(&session, "SELECT what FROM shop.prepared").await.cells, [b"tea"]);
+        create_table(&session, "prepared").await;
+        insert().send().await.expect("it is prepared again");
+        let calls = [insert(), insert()];
+        for result in session.request_all(&calls).await {
+            result.expect("it is executed");
+        }
+        assert_eq!(select(&session, "SELECT what FROM shop.prepared").await.cells, [b"tea"]);
+        execute(&session, "DROP TABLE shop.prepared").await;
+        execute(&session, "CREATE TABLE shop.prepared (id int PRIMARY KEY, what int)").await;
+        let error = insert().send().await.expect_err("a variable has another type");
+        assert!(matches!(error, RequestError::Outdated), "{error:?}");
+        assert!(select(&session, "SELECT what FROM shop.prepared").await.cells.is_empty(), "nothing was executed");
+    }
 }
 
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
@@ -358,7 +391,7 @@ async fn rows_are_values_of_a_type(node: &mut Cassandra) {
     execute(&session, &format!("INSERT INTO shop.typed ({names}) VALUES ({values})")).await;
     let text = "SELECT id, key, at, day, from_ AS \"from\", large, data, tags, counts, pair, address, addresses, none \
         FROM shop.typed";
-    let reply = session.query(text, Consistency::One).await.expect("the row is read");
+    let reply = session.query(text).consistency(Consistency::One).send().await.expect("the row is read");
     let expected = Typed {
         id: 1,
         key: "123e4567-e89b-12d3-a456-426614174000".into(),
@@ -374,9 +407,9 @@ async fn rows_are_values_of_a_type(node: &mut Cassandra) {
         addresses: vec![Address { city: "Oslo".into(), zip: None }],
         none: None,
     };
-    assert_eq!(reply.rows_as::<Typed>().expect("a row of this type"), [expected]);
-    let error = reply.rows_as::<(String,)>().expect_err("a number");
-    assert_eq!(error.to_string(), "column id: an integer, expected a string");
+    assert_eq!(reply.all::<Typed>().expect("a row of this type"), [expected]);
+    let error = reply.all::<(String,)>().expect_err("a number");
+    assert_eq!(error.to_string(), "column id: int does not fit String");
 }
 
 /// The values of [`Typed`] and of the other types, from Rust to the node and back.
@@ -419,20 +452,16 @@ async fn values_are_bound_from_a_type(node: &mut Cassandra) {
         addresses: vec![Address { city: "Oslo".into(), zip: None }],
         none: None,
     };
-    let parameters = Parameters::new(Consistency::One);
-    let bound = insert.bind(&typed).expect("the values fit");
-    session.execute(&insert, parameters.values(&bound.values()), RequestOptions::default()).await.expect("inserted");
+    session.execute(&insert, &typed).consistency(Consistency::One).send().await.expect("inserted");
     let select = session.prepare(&format!("SELECT {names} FROM shop.bound WHERE id = ?")).await.expect("valid");
-    let key = select.bind(&(1,)).expect("the key fits");
-    let key = key.values();
-    let read = async || session.execute(&select, parameters.values(&key), RequestOptions::default()).await;
-    assert_eq!(read().await.expect("read").rows_as::<Typed>().expect("typed"), slice::from_ref(&typed));
+    let read = async || session.execute(&select, &(1,)).consistency(Consistency::One).send().await;
+    assert_eq!(read().await.expect("read").all::<Typed>().expect("typed"), slice::from_ref(&typed));
     // A value that is not set stays, and null removes one.
     let update = session.prepare("UPDATE shop.bound SET at = ?, day = ? WHERE id = ?").await.expect("valid");
-    let bound = update.bind(&(MaybeUnset::<i64>::Unset, MaybeUnset::Set(7), 1)).expect("the values fit");
-    session.execute(&update, parameters.values(&bound.values()), RequestOptions::default()).await.expect("updated");
+    let values = (MaybeUnset::<i64>::Unset, MaybeUnset::Set(7), 1);
+    session.execute(&update, &values).consistency(Consistency::One).send().await.expect("updated");
     typed.day = 7;
-    assert_eq!(read().await.expect("read").rows_as::<Typed>().expect("typed"), [typed]);
+    assert_eq!(read().await.expect("read").all::<Typed>().expect("typed"), [typed]);
     let others = Others {
         id: 2,
         a: "tea".into(),
@@ -446,13 +475,13 @@ async fn values_are_bound_from_a_type(node: &mut Cassandra) {
     let names = "id, a, b, f, t, tu, s, n";
     let text = format!("INSERT INTO shop.bound ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
     let insert = session.prepare(&text).await.expect("valid");
-    let bound = insert.bind(&others).expect("the values fit");
-    session.execute(&insert, parameters.values(&bound.values()), RequestOptions::default()).await.expect("inserted");
+    session.execute(&insert, &others).consistency(Consistency::One).send().await.expect("inserted");
     let text = format!("SELECT {names} FROM shop.bound WHERE id = 2");
-    let reply = session.query(&text, Consistency::One).await.expect("read");
-    assert_eq!(reply.rows_as::<Others>().expect("others"), [others]);
-    let error = insert.bind(&(1_i64 << 31, "", true, 0.5, 0, [0_u8; 16], [0; 0], [(); 0])).expect_err("too large");
-    assert_eq!(error.to_string(), "variable id: an integer out of the range of int");
+    let reply = session.query(&text).consistency(Consistency::One).send().await.expect("read");
+    assert_eq!(reply.all::<Others>().expect("others"), [others]);
+    let values = (1_i64 << 31, "", true, 0.5, 0, [0_u8; 16], [0; 0], [(); 0]);
+    let error = session.execute(&insert, &values).send().await.expect_err("too large");
+    assert_eq!(error.to_string(), "variable id: i64 does not fit int: out of range");
 }
 
 async fn example_stores_and_lists_readings(node: &mut Cassandra) {
@@ -480,23 +509,45 @@ async fn example_stores_and_lists_readings(node: &mut Cassandra) {
 }
 
 async fn batch_is_applied(node: &mut Cassandra) {
-    let session = Session::new(options(node).version(Version::V4)).expect("valid options");
-    create_table(&session, "batches").await;
-    let mut body = vec![0, 0, 2];
-    for id in [1, 2] {
-        body.push(0);
-        body.extend(long_bytes(format!("INSERT INTO shop.batches (id, what) VALUES ({id}, 'tea')").as_bytes()));
-        body.extend([0, 0]);
+    for version in Version::ALL {
+        let session = Session::new(options(node).version(version)).expect("valid options");
+        create_table(&session, "batches").await;
+        let insert = "INSERT INTO shop.batches (id, what) VALUES (?, ?)";
+        let statement = session.prepare(insert).await.expect("it is prepared");
+        for (kind, first) in [(Batch::logged as fn() -> _, 1), (Batch::unlogged, 4)] {
+            let text = format!("INSERT INTO shop.batches (id, what) VALUES ({first}, 'tea')");
+            let mut batch = kind();
+            batch.query(&text).query_with(insert, (first + 1, "tea")).execute(&statement, &(first + 2, "tea"));
+            let reply = session.batch(&batch).consistency(Consistency::One).send().await.expect("it is applied");
+            assert!(matches!(reply.response(), Ok(Response::Result(outcome)) if outcome.kind == OutcomeKind::Void));
+        }
+        let page = select(&session, "SELECT what FROM shop.batches").await;
+        assert_eq!(page.cells, [b"tea"; 6]);
+        // Of one partition, with a condition that does not hold.
+        let mut batch = Batch::logged();
+        batch.query_with("INSERT INTO shop.batches (id, what) VALUES (?, ?) IF NOT EXISTS", (1, "coffee"));
+        let reply = session.batch(&batch).consistency(Consistency::One).send().await.expect("an answer");
+        assert!(!reply.applied().expect("it has a condition"));
+        let found = reply.one::<Stored>().expect("a row of this type");
+        assert_eq!(found, Some(Stored { id: 1, what: "tea".into() }));
+        execute(&session, "CREATE TABLE IF NOT EXISTS shop.counted (id int PRIMARY KEY, count counter)").await;
+        let mut batch = Batch::counter();
+        batch.query_with("UPDATE shop.counted SET count = count + ? WHERE id = ?", (2_i64, 1));
+        session.batch(&batch).consistency(Consistency::One).send().await.expect("it is applied");
+        execute(&session, "DROP TABLE shop.counted").await;
     }
-    // Consistency ONE, no flags.
-    body.extend([0, 1, 0]);
-    session.request(&Request::Batch(&body)).await.expect("it is applied");
-    let page = select(&session, "SELECT what FROM shop.batches", plain()).await;
-    assert_eq!(page.cells, [b"tea", b"tea"]);
 }
 
-async fn connection_has_32768_requests_in_flight(node: &mut Cassandra) {
-    const COUNT: u32 = 32_768;
+/// A row of a table of [`create_table`].
+#[derive(Debug, PartialEq, Deserialize)]
+struct Stored {
+    id: i32,
+    what: String,
+}
+
+async fn connection_has_32767_requests_in_flight(node: &mut Cassandra) {
+    // All stream ids but 0, on which Cassandra answers to others.
+    const COUNT: u32 = 32_767;
     let local = HostOptions {
         max_requests_per_connection: COUNT,
         new_connection_threshold: COUNT,
@@ -510,9 +561,8 @@ async fn connection_has_32768_requests_in_flight(node: &mut Cassandra) {
     });
     // The node sends no reply before all requests are in flight.
     node.stop().expect("it is stopped");
-    let request = Request::Query { text: "SELECT key FROM system.local", parameters: plain() };
-    let requests = vec![request; COUNT as usize];
-    let mut replies = core::pin::pin!(session.request_all(&requests));
+    let calls = vec![plain(&session, "SELECT key FROM system.local"); COUNT as usize];
+    let mut replies = core::pin::pin!(session.request_all(&calls));
     let pending = poll_fn(|context| core::task::Poll::Ready(replies.as_mut().poll(context).is_pending())).await;
     assert!(pending);
     let status = &session.hosts()[0];
@@ -549,7 +599,7 @@ async fn errors_of_the_server_have_code_and_text(node: &mut Cassandra) {
         ("SELECT * FROM nowhere.nothing", ErrorCode::INVALID, "nowhere"),
         ("DROP KEYSPACE system", ErrorCode::UNAUTHORIZED, "system"),
     ] {
-        let error = session.query(text, Consistency::One).await.expect_err(text);
+        let error = session.query(text).consistency(Consistency::One).send().await.expect_err(text);
         let RequestError::Server(error) = error else { panic!("{text}: {error:?}") };
         assert_eq!(error.code, code, "{text}: {error:?}");
         assert!(error.message.contains(part), "{text}: {error:?}");
@@ -560,16 +610,15 @@ async fn late_replies_of_a_stopped_node_are_dropped(node: &mut Cassandra) {
     let session = session(node);
     execute(&session, "SELECT key FROM system.local").await;
     node.stop().expect("it is stopped");
-    let short = RequestOptions { timeout: Some(Duration::from_millis(300)), ..RequestOptions::default() };
-    let request = Request::Query { text: "SELECT cluster_name FROM system.local", parameters: plain() };
+    let call = plain(&session, "SELECT cluster_name FROM system.local").timeout(Duration::from_millis(300));
     for _ in 0..5 {
-        let error = session.request_with(&request, short).await.expect_err("no reply is sent");
+        let error = call.clone().send().await.expect_err("no reply is sent");
         assert!(matches!(error, RequestError::TimedOut { sent: true, .. }), "{error:?}");
     }
     assert_eq!(session.hosts()[0].state.orphaned, 5);
     node.cont().expect("it continues");
     // A late reply would be another cell.
-    assert_eq!(select(&session, "SELECT key FROM system.local", plain()).await.cells, [b"local"]);
+    assert_eq!(select(&session, "SELECT key FROM system.local").await.cells, [b"local"]);
     eventually("the late replies have arrived", || session.hosts()[0].state.orphaned == 0).await;
     assert_eq!(session.hosts()[0].state.open, 1);
 }
@@ -577,7 +626,7 @@ async fn late_replies_of_a_stopped_node_are_dropped(node: &mut Cassandra) {
 /// Waits until the node, which has returned, takes requests. No event announces that.
 async fn used_again(session: &Session) {
     let begun = Instant::now();
-    while session.query("SELECT key FROM system.local", Consistency::One).await.is_err() {
+    while session.query("SELECT key FROM system.local").consistency(Consistency::One).send().await.is_err() {
         assert!(begun.elapsed() < PATIENCE, "the node is not used again");
         smol::Timer::after(Duration::from_millis(10)).await;
     }
@@ -609,7 +658,8 @@ async fn killed_node_is_used_again(node: &mut Cassandra) {
             }
         }
     });
-    let error = session.query("SELECT key FROM system.local", Consistency::One).await.expect_err("no node");
+    let error =
+        session.query("SELECT key FROM system.local").consistency(Consistency::One).send().await.expect_err("no node");
     assert!(error.to_string().contains(&node.address().to_string()), "{error}");
     node.restart().expect("it starts again");
     used_again(&session).await;
@@ -630,7 +680,7 @@ async fn acknowledged_writes_survive_a_shutdown(node: &mut Cassandra) {
         async move {
             for id in 0.. {
                 let text = format!("INSERT INTO shop.shutdown (id, what) VALUES ({id}, 'tea')");
-                if session.query(&text, Consistency::One).await.is_err() {
+                if session.query(&text).consistency(Consistency::One).send().await.is_err() {
                     return;
                 }
                 acknowledged.store(id + 1, Ordering::Release);
@@ -643,7 +693,7 @@ async fn acknowledged_writes_survive_a_shutdown(node: &mut Cassandra) {
     eventually("the connection is closed", || session.hosts()[0].state.open == 0).await;
     node.restart().expect("it starts again");
     used_again(&session).await;
-    let found = select(&session, "SELECT id FROM shop.shutdown", plain()).await.cells;
+    let found = select(&session, "SELECT id FROM shop.shutdown").await.cells;
     let lost = (0..acknowledged.load(Ordering::Acquire)).find(|id| !found.contains(&id.to_be_bytes().to_vec()));
     assert_eq!(lost, None, "an acknowledged write is lost");
 }
@@ -671,10 +721,14 @@ fn password_and_tls_are_required() -> Result<(), String> {
         Session::new(options(&node).tls(tls).credential("cassandra", password)).expect("valid options")
     };
     run(async {
-        let page = select(&with("cassandra", &authority), "SELECT key FROM system.local", plain()).await;
+        let page = select(&with("cassandra", &authority), "SELECT key FROM system.local").await;
         assert_eq!(page.cells, [b"local"]);
         for (password, ca_file, reason) in [("tea", &authority, "password"), ("cassandra", &other, "certificate")] {
-            let error = with(password, ca_file).query("SELECT key FROM system.local", Consistency::One).await;
+            let error = with(password, ca_file)
+                .query("SELECT key FROM system.local")
+                .consistency(Consistency::One)
+                .send()
+                .await;
             let text = error.expect_err("it is refused").to_string();
             assert!(text.contains(reason) && text.contains(&node.address().to_string()), "{text}");
         }
@@ -704,20 +758,18 @@ async fn cluster_event(events: &mut Subscription, wanted: impl Fn(ClusterEvent) 
 }
 
 /// The number of requests whose coordinator did not have the data, according to their traces.
-async fn foreign_count(session: &Session, traces: &[Vec<u8>]) -> usize {
+async fn foreign_count(session: &Session, traces: &[[u8; 16]]) -> usize {
     let mut count = 0;
     for trace in traces {
-        let trace = [Value::Bytes(trace)];
-        let parameters = Parameters { values: &trace, ..plain() };
         // A trace is written after the reply.
         let begun = Instant::now();
         let text = "SELECT duration FROM system_traces.sessions WHERE session_id = ?";
-        while select_maybe(session, text, parameters).await.concat().is_empty() {
+        while select_maybe(session, text, *trace).await.concat().is_empty() {
             assert!(begun.elapsed() < PATIENCE, "a trace is not complete");
             smol::Timer::after(Duration::from_millis(10)).await;
         }
         let text = "SELECT source FROM system_traces.events WHERE session_id = ?";
-        let mut sources = select_maybe(session, text, parameters).await;
+        let mut sources = select_maybe(session, text, *trace).await;
         sources.sort();
         sources.dedup();
         count += usize::from(sources.len() > 1);
@@ -725,30 +777,25 @@ async fn foreign_count(session: &Session, traces: &[Vec<u8>]) -> usize {
     count
 }
 
-/// The cells of a result, which may be null; then they are empty.
-async fn select_maybe(session: &Session, text: &str, parameters: Parameters<'_>) -> Vec<Vec<u8>> {
-    let request = Request::Query { text, parameters };
-    let reply = session.request(&request).await.unwrap_or_else(|error| panic!("{text}: {error}"));
-    let Ok(Response::Result(outcome)) = reply.response() else { panic!("no result: {reply:?}") };
-    let rows = outcome.rows().expect("well-formed").expect("rows");
+/// The cells of a result about a trace, which may be null; then they are empty.
+async fn select_maybe(session: &Session, text: &str, trace: [u8; 16]) -> Vec<Vec<u8>> {
+    let reply = plain(session, text).values((trace,)).send().await;
+    let reply = reply.unwrap_or_else(|error| panic!("{text}: {error}"));
+    let rows = reply.rows().expect("rows");
     rows.flatten().map(|cell| cell.unwrap_or_default().to_vec()).collect()
 }
 
 /// Executes reads of single rows with traces. Returns the ids of the traces.
-async fn traced_reads(session: &Session, ids: core::ops::Range<i32>, is_routed: bool) -> Vec<Vec<u8>> {
+async fn traced_reads(session: &Session, ids: core::ops::Range<i32>, is_routed: bool) -> Vec<[u8; 16]> {
     let mut traces = Vec::new();
     for id in ids {
-        let key = id.to_be_bytes();
-        let values = [Value::Bytes(&key)];
-        let parameters = Parameters { values: &values, ..plain() };
-        let request = Request::Query { text: "SELECT what FROM shop.routed WHERE id = ?", parameters };
-        let mut options = RequestOptions { flags: Flags::TRACING, ..RequestOptions::default() };
+        let text = format!("SELECT what FROM shop.routed WHERE id = {id}");
+        let mut call = plain(session, &text).tracing(true);
         if is_routed {
-            options = options.routing("shop", &key);
+            call = call.routing("shop", &id.to_be_bytes());
         }
-        let reply = session.request_with(&request, options).await.expect("it is read");
-        let parts = reply.envelope().parts().expect("well-formed");
-        traces.push(parts.tracing_id.expect("a trace").to_vec());
+        let reply = call.send().await.expect("it is read");
+        traces.push(reply.tracing_id().expect("well-formed").expect("a trace"));
     }
     traces
 }
@@ -758,7 +805,9 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
     let join =
         |last| CassandraOptions { join: Some((&first, Ipv4Addr::new(127, 0, 0, last))), ..CassandraOptions::default() };
     let second = Cassandra::start(join(2))?;
+    // Each node listens on a port of its own.
     let options = SessionOptions::contact_points([first.address().to_string()])
+        .node_ports(true)
         .request_timeout(PATIENCE * 3)
         .local_data_center("dc1");
     let subscribers = Subscribers::default();
@@ -788,24 +837,18 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
         })
         .await;
         let routed = status.routed_keyspaces;
-        create_table(&self::session(&first), "routed").await;
-        assert!(session.schema_agreement(PATIENCE).await.expect("all nodes are available"));
+        create_table(&session, "routed").await;
         for host in session.hosts() {
-            let request = Request::Query { text: "SELECT what FROM shop.routed", parameters: plain() };
-            let options = RequestOptions { hosts: Some(&[host.id]), ..RequestOptions::default() };
-            session.request_with(&request, options).await.expect("each node has the table");
+            let call = plain(&session, "SELECT what FROM shop.routed");
+            call.hosts(&[host.id]).send().await.expect("each node has the table");
         }
         eventually("the keyspace is known", || {
             session.cluster().is_some_and(|status| status.routed_keyspaces == routed + 1)
         })
         .await;
         for id in 0..300_i32 {
-            let key = id.to_be_bytes();
-            let values = [Value::Bytes(&key), Value::Bytes(b"tea")];
-            let text = "INSERT INTO shop.routed (id, what) VALUES (?, ?)";
-            let request = Request::Query { text, parameters: Parameters { values: &values, ..plain() } };
-            let options = RequestOptions::default().routing("shop", &key);
-            session.request_with(&request, options).await.expect("it is inserted");
+            let insert = plain(&session, "INSERT INTO shop.routed (id, what) VALUES (?, ?)");
+            insert.values((id, "tea")).send().await.expect("it is inserted");
         }
         let routed = traced_reads(&session, 0..300, true).await;
         let foreign = foreign_count(&session, &routed).await;
@@ -815,12 +858,10 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
         assert_eq!(statement.key_positions(), [0]);
         let mut executed = Vec::new();
         for id in 0..100_i32 {
-            let key = id.to_be_bytes();
-            let values = [Value::Bytes(&key)];
-            let options = RequestOptions { flags: Flags::TRACING, ..RequestOptions::default() };
-            let reply = session.execute(&statement, plain().values(&values), options).await.expect("it is executed");
+            let call = session.execute(&statement, &(id,)).consistency(Consistency::One);
+            let reply = call.skip_metadata(true).tracing(true).send().await.expect("it is executed");
             assert_eq!(Page::of(&reply).cells, [b"tea"]);
-            executed.push(reply.envelope().parts().expect("well-formed").tracing_id.expect("a trace").to_vec());
+            executed.push(reply.tracing_id().expect("well-formed").expect("a trace"));
         }
         let foreign = foreign_count(&session, &executed).await;
         println!("{foreign} of {} executions", executed.len());
@@ -848,5 +889,6 @@ fn session_finds_a_cluster_and_routes_by_token() -> Result<(), String> {
         eventually("it is used again", || session.hosts().iter().all(|host| host.state.open == 1)).await;
         println!("the node is used {:?} after the event", returned.elapsed());
     });
+    forgotten::statements_are_prepared_again_where_they_are_missing(&session, &mut third);
     changes::drained_node_is_left_and_used_again(second, &Arc::new(session), &mut events)
 }

@@ -26,7 +26,7 @@ use poolhouse_client::mux::{HostOptions, MuxOptions, RequestError, Session, Sess
 use poolhouse_client::{Client, ClientOptions, Connection, DnsResolver, DriverInfo, Error, Platform, SetupError};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
-use poolhouse_cql::{Consistency, Request};
+use poolhouse_cql::Consistency;
 use poolhouse_driver::{ForkReset, OperationError, SelectionRequest};
 use poolhouse_smol::Smol;
 use poolhouse_smol::edge::Edge;
@@ -553,7 +553,7 @@ fn node() -> CqlServer {
 }
 
 async fn echo<P: Platform>(session: &Session<P>, text: &str) -> Result<String, RequestError> {
-    let reply = session.query(&format!("echo {text}"), Consistency::One).await?;
+    let reply = session.query(&format!("echo {text}")).consistency(Consistency::One).send().await?;
     let cell = cell_of(reply.body()).expect("a row with a cell");
     Ok(String::from_utf8(cell.to_vec()).expect("text"))
 }
@@ -576,13 +576,18 @@ fn session_is_inert<P: Platform + Default>() {
     let session = session::<P>(&server, 4);
     let mut events = session.subscribe();
     echoes(&session);
+    block_on(session.query("echo ?").values(("known",)).send()).expect("a reply");
     let before = seen_by(&server);
     let session = forked(
         session,
         |session, line| {
             assert!(matches!(at_once(echo(&session, "inherited")), Err(RequestError::Forked)));
-            let results = at_once(session.request_all(&[Request::Options, Request::Options]));
+            let calls = [session.query("void"), session.query("echo ?").values(("inherited",))];
+            let results = at_once(session.request_all(&calls));
             assert!(matches!(*results, [Err(RequestError::Forked), Err(RequestError::Forked)]));
+            drop(calls);
+            let known = session.query("echo ?").values(("known",)).send();
+            assert!(matches!(at_once(known), Err(RequestError::Forked)));
             assert!(matches!(at_once(session.use_keyspace("shop")), Err(RequestError::Forked)));
             assert_eq!(session.keyspace(), None);
             assert!(session.hosts().is_empty());
@@ -618,8 +623,8 @@ fn session_is_inert<P: Platform + Default>() {
     );
     echoes(&session);
     assert_eq!(seen_by(&server), before);
-    // Two requests of the handshake.
-    assert_eq!(server.counts().requests, 80 + 2);
+    // Two requests of the handshake, and two of the text with a value.
+    assert_eq!(server.counts().requests, 80 + 2 + 2);
     block_on(session.close());
 }
 

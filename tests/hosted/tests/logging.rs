@@ -10,6 +10,8 @@ mod failover;
 mod fields;
 #[path = "capture/messages.rs"]
 mod messages;
+#[path = "logging/outages.rs"]
+mod outages;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use messages::Message;
@@ -29,6 +31,12 @@ fn main() -> ExitCode {
         Trial::test("security_4_warnings_of_a_connection_string_are_logged", ignored_options),
         Trial::test("cursor_that_run_command_leaves_open_is_a_warning_once", open_cursor),
         Trial::test("visible_failures_killed_primary_is_reported_once", move || failover::killed_primary(shows)),
+        Trial::test("killed_node_of_cassandra_is_reported_once", outages::killed_node),
+        Trial::test("refused_password_of_cassandra_is_reported", outages::refused_password),
+        Trial::test("unknown_data_centre_is_named_with_those_of_the_cluster", outages::unknown_data_center),
+        Trial::test("slow_request_of_cassandra_is_a_warning", outages::slow_request),
+        Trial::test("gone_server_of_a_generic_pool_is_reported_by_its_name", outages::gone_server_of_a_pool),
+        Trial::test("wrong_set_is_named_and_many_waits_are_one_line", outages::wrong_set_and_many_waits),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -15,10 +15,13 @@ use captured::{Captured, Spans};
 use core::pin::pin;
 use core::task::{Context, Waker};
 use core::time::Duration;
+use poolhouse_smol::mux::{Session, SessionOptions};
+use poolhouse_smol::poolhouse_cql::Consistency;
 use poolhouse_smol::{
     Client, ClientOptions, ClientSession, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error,
     TracingOptions, TransactionOptions, W, WriteConcern,
 };
+use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer};
 use poolhouse_tests::patience::{PATIENCE, refused, run};
@@ -79,6 +82,41 @@ fn operation_is_a_span_within_that_of_its_caller() {
     assert!(spans[1..].iter().all(|span| span.text("otel.kind") == Some("client")));
     let [host, port] = ["server.address", "server.port"].map(|name| spans[2].fields.get(name).cloned());
     assert_eq!((host, port), (Some(address.ip().to_string().into()), Some(i64::from(address.port()).into())));
+}
+
+/// A request of Cassandra is one span, with the host that has answered, or the error.
+#[test]
+fn request_of_a_session_is_a_span() {
+    let node = CqlServer::start(CqlServerOptions::default()).expect("the node starts");
+    let spans = Spans::default();
+    run(async {
+        let options = SessionOptions::new([node.address().to_string()]);
+        let session = Session::new(options.clone().tracing(ON)).expect("good options");
+        let silent = Session::new(options).expect("good options");
+        let local = "SELECT key FROM system.local";
+        session.query(local).send().await.expect("an answer");
+        let _default = spans.subscribe(|_| true);
+        silent.query(local).send().await.expect("an answer");
+        session.query(local).consistency(Consistency::One).idempotent(true).send().await.expect("an answer");
+        session.query("SELECT a FROM nowhere.b").send().await.expect_err("there is no such table");
+        silent.close().await;
+        session.close().await;
+    });
+    let seen = spans.taken();
+    assert_eq!(names(&seen), [("operation", "QUERY"), ("operation", "QUERY")]);
+    let of = |index: usize, name| seen[index].text(name).map(str::to_owned);
+    assert_eq!(of(0, "db.system.name").as_deref(), Some("cassandra"));
+    assert_eq!(of(0, "cassandra.consistency.level").as_deref(), Some("one"));
+    assert_eq!(of(0, "server.address"), Some(node.address().ip().to_string()));
+    assert_eq!(seen[0].fields.get("server.port"), Some(&i64::from(node.address().port()).into()));
+    assert_eq!((of(0, "otel.status_code"), of(0, "exception.message")), (None, None));
+    assert_eq!(of(1, "otel.status_code").as_deref(), Some("ERROR"));
+    assert_eq!(
+        (of(1, "db.response.status_code").as_deref(), of(1, "exception.type").as_deref()),
+        (Some("0x2200"), Some("0x2200"))
+    );
+    assert!(of(1, "exception.message").is_some_and(|text| text.contains("0x2200")));
+    assert!(seen.iter().all(|span| span.is_closed));
 }
 
 #[test]

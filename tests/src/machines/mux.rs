@@ -66,11 +66,11 @@ impl Event {
             MuxEvent::HeartbeatStarted { conn, .. } => Self::HeartbeatStarted(id(conn)),
             MuxEvent::HeartbeatSucceeded { conn, duration, .. } => Self::HeartbeatSucceeded(id(conn), duration),
             MuxEvent::HeartbeatFailed { conn, .. } => Self::HeartbeatFailed(id(conn)),
-            MuxEvent::StreamAcquired { conn, stream, duration, .. } => {
-                Self::Acquired(id(conn), u64::from(stream), duration)
+            MuxEvent::StreamAcquired { conn, stream, waited, .. } => {
+                Self::Acquired(id(conn), u64::from(stream), waited.unwrap_or_default())
             }
             MuxEvent::RequestQueued { queued, .. } => Self::Queued(queued),
-            MuxEvent::AcquireFailed { error, duration, .. } => Self::Failed(error, duration),
+            MuxEvent::AcquireFailed { error, waited, .. } => Self::Failed(error, waited.unwrap_or_default()),
             MuxEvent::ReplyReceived { conn, stream, .. } => Self::Reply(id(conn), stream),
             MuxEvent::StreamOrphaned { conn, stream, orphaned, .. } => Self::Orphaned(id(conn), stream, orphaned),
             MuxEvent::LateReply { conn, stream, .. } => Self::Late(id(conn), stream),

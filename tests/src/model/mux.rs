@@ -110,6 +110,8 @@ pub struct Conn {
     pub ids: u32,
     created: u64,
     heard: u64,
+    /// The time of the last heartbeat, or of the establishment.
+    polled: u64,
     answered: bool,
     replaced: bool,
     until: u64,
@@ -404,7 +406,7 @@ impl Model {
         let MuxOptions { heartbeat_interval, heartbeat_timeout, .. } = self.options;
         let due = match conn.heartbeat {
             Some(heartbeat) => later(heartbeat.asked, heartbeat_timeout),
-            None if conn.has_free_id() => later(conn.heard, heartbeat_interval).max(self.now),
+            None if conn.has_free_id() => later(conn.polled, heartbeat_interval).max(self.now),
             // No id is free for a heartbeat.
             None => later(later(conn.heard, heartbeat_interval), heartbeat_timeout),
         };
@@ -544,6 +546,7 @@ impl Model {
             ids,
             created: self.now,
             heard: self.now,
+            polled: self.now,
             answered: false,
             replaced: false,
             until: END,

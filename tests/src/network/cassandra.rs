@@ -23,18 +23,25 @@ const OPTIONS: u8 = 0x05;
 const SUPPORTED: u8 = 0x06;
 const QUERY: u8 = 0x07;
 const RESULT: u8 = 0x08;
+const PREPARE: u8 = 0x09;
+const EXECUTE: u8 = 0x0a;
 const REGISTER: u8 = 0x0b;
+const BATCH: u8 = 0x0d;
 
 /// The keyspaces of the cluster.
 pub(super) const KEYSPACES: [&str; 3] = ["ks0", "ks1", "ks2"];
 /// Names that are no keyspace: one that members refuse, and one that no keyspace can have.
 pub(super) const NO_KEYSPACES: [&str; 2] = ["ks9", "no keyspace"];
 
-const OVERLOADED: u32 = 0x1001;
-const IS_BOOTSTRAPPING: u32 = 0x1002;
+pub(super) const SERVER_ERROR: u32 = 0x0000;
+pub(super) const OVERLOADED: u32 = 0x1001;
+pub(super) const IS_BOOTSTRAPPING: u32 = 0x1002;
 pub(super) const INVALID: u32 = 0x2200;
+const UNPREPARED: u32 = 0x2500;
 /// The kind of a result that names a keyspace.
 const SET_KEYSPACE: u32 = 3;
+/// The kind of a result that describes a prepared statement.
+const PREPARED: u32 = 4;
 
 /// Faults of any reply. A duplicate may belong to a later request with the same stream: no client
 /// can detect that.
@@ -56,6 +63,11 @@ pub(super) fn text_of(number: i64) -> String {
     format!("command_{number}")
 }
 
+/// The number of a query's text, with which a text to prepare may have a space behind it.
+fn number_of(text: &str) -> Option<i64> {
+    text.trim_end().strip_prefix("command_")?.parse().ok()
+}
+
 pub(super) fn string(body: &mut Vec<u8>, text: &str) {
     body.extend(u16::try_from(text.len()).expect("a short text").to_be_bytes());
     body.extend(text.bytes());
@@ -70,10 +82,20 @@ pub(super) fn frame(stream: u16, opcode: u8, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn error(code: u32) -> Vec<u8> {
+/// - `text`: of the statement, which is its id.
+fn error(code: u32, text: &str) -> Vec<u8> {
     let mut body = code.to_be_bytes().to_vec();
     string(&mut body, "not today");
+    if code == UNPREPARED {
+        string(&mut body, text);
+    }
     body
+}
+
+/// Reads a text behind its length in two bytes, at a position.
+fn text_at(body: &[u8], at: usize) -> &str {
+    let length = usize::from(u16::from_be_bytes([body[at], body[at + 1]]));
+    core::str::from_utf8(&body[at + 2..at + 2 + length]).expect("UTF-8")
 }
 
 /// A result with the name of a keyspace.
@@ -136,13 +158,26 @@ impl State {
                 assert!(is_first && link.far.is_started, "a REGISTER is sent once, after STARTUP");
                 READY
             }
-            QUERY => {
+            QUERY | PREPARE | EXECUTE | BATCH => {
                 assert!(link.far.is_started, "a query before STARTUP");
-                let length = u32::from_be_bytes([body[0], body[1], body[2], body[3]]) as usize;
-                let text = core::str::from_utf8(&body[4..4 + length]).expect("UTF-8");
+                if self.answers_on_zero(id, stream) {
+                    return;
+                }
+                let text = match opcode {
+                    EXECUTE => text_at(body, 0),
+                    BATCH => {
+                        assert_eq!(body[..4], [1, 0, 1, 1], "an unlogged batch of one prepared statement");
+                        text_at(body, 4)
+                    }
+                    // The length has four bytes.
+                    _ => text_at(body, 2),
+                };
                 let outcome = match text.split_once(' ') {
+                    // Also with a space behind it: see `prepare_on` of the session.
+                    _ if opcode == PREPARE => Some(self.prepare(id, text)),
                     Some(("USE", name)) => Some(self.use_keyspace(id, name)),
                     Some(_) => Some(self.select(id, text)),
+                    None if opcode != QUERY && !self.has_prepared(id, text) => Some(Err(UNPREPARED)),
                     None => self.run_command(id, text),
                 };
                 match outcome {
@@ -151,7 +186,10 @@ impl State {
                         RESULT
                     }
                     Some(Err(code)) => {
-                        reply = error(code);
+                        if let Some(command) = number_of(text).and_then(|number| self.commands.get_mut(&number)) {
+                            command.is_refused = true;
+                        }
+                        reply = error(code, text);
                         ERROR
                     }
                     None => return,
@@ -162,6 +200,30 @@ impl State {
         // Replies are sent in any order.
         let at = self.now + self.delay() + u64::from(self.draws.network.below(5)) * MS;
         self.net.at(at, Event::Answer(id, stream, frame(stream, answer, &reply)));
+    }
+
+    /// Whether a request is not executed, because it has waited for too long. The error for it is sent on stream
+    /// 0: at once if another request has that stream, or when one gets it.
+    ///
+    /// Seen with Cassandra 5.0.
+    fn answers_on_zero(&mut self, id: u64, stream: u16) -> bool {
+        if !self.plan.cluster.answers_on_zero || self.peace {
+            return false;
+        }
+        let is_drawn = self.draws.habits.below(16) == 15;
+        let is_next = self.draws.habits.one_in(4);
+        let Some(link) = self.net.links.get_mut(&id) else { return false };
+        let is_used = link.far.streams.contains(&0);
+        let is_dropped = stream != 0 && (is_used || is_drawn);
+        link.far.owed_on_zero += u32::from(is_dropped);
+        link.is_broken |= is_dropped;
+        if (is_used || is_next) && link.far.owed_on_zero > 0 {
+            link.far.owed_on_zero -= 1;
+            let at = self.now + self.delay();
+            self.net.at(at, Event::Answer(id, 0, frame(0, ERROR, &error(OVERLOADED, ""))));
+            self.note(Kind::AnswersOnZero, id);
+        }
+        is_dropped
     }
 
     /// Sets the keyspace of a connection. Returns the result, or the code of an error.
@@ -184,11 +246,35 @@ impl State {
         }
     }
 
+    /// Prepares a command of the application, whose id is its text. Returns the result, or the code of an
+    /// error.
+    fn prepare(&mut self, id: u64, text: &str) -> Result<Vec<u8>, u32> {
+        match self.roll_back(id, &[Kind::ServerOverloaded, Kind::Bootstrapping]) {
+            Some(Kind::ServerOverloaded) => Err(OVERLOADED),
+            Some(_) => Err(IS_BOOTSTRAPPING),
+            None => {
+                self.prepared.insert((self.net.links[&id].member, text.to_owned()));
+                let mut body = PREPARED.to_be_bytes().to_vec();
+                string(&mut body, text);
+                // No variables and no columns: flags, their number, and that of the variables of the key.
+                body.extend([0; 5 * 4]);
+                Ok(body)
+            }
+        }
+    }
+
+    fn has_prepared(&self, id: u64, text: &str) -> bool {
+        self.prepared.contains(&(self.net.links[&id].member, text.to_owned()))
+    }
+
     /// Executes a command of the application. Returns the result, or the code of an error; `None`: it
     /// is not answered.
     fn run_command(&mut self, id: u64, text: &str) -> Option<Result<Vec<u8>, u32>> {
-        let number = text.strip_prefix("command_").and_then(|number| number.parse().ok());
-        let number: i64 = number.expect("a command of the application");
+        let number = number_of(text).expect("a command of the application");
+        if let Some(code) = self.truth.members[self.net.links[&id].member].refusal {
+            self.refused_at = self.now;
+            return Some(Err(code));
+        }
         match self.roll_back(id, &[Kind::ServerOverloaded, Kind::Bootstrapping]) {
             Some(Kind::ServerOverloaded) => Some(Err(OVERLOADED)),
             Some(_) => Some(Err(IS_BOOTSTRAPPING)),

@@ -20,6 +20,7 @@ impl ClusterTrace {
         let is_right = match event {
             ClusterEvent::ControlConnected { .. } => !self.is_connected,
             ClusterEvent::OtherCluster | ClusterEvent::QueryFailed { .. } => self.is_connected,
+            ClusterEvent::NodesRead { count } => self.is_connected && self.nodes.len() == *count as usize,
             ClusterEvent::NodeAdded { node } => self.is_connected && known(node).is_none(),
             ClusterEvent::NodeRemoved { node } | ClusterEvent::NodeChanged { node } => {
                 self.is_connected && known(node).is_some()

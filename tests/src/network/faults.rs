@@ -1,8 +1,9 @@
 //! Faults, and the end of faults.
 
+use super::cassandra::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR};
 use super::links::{Event, Packet};
 use super::nodes::NodeChange;
-use super::plan::MS;
+use super::plan::{ClusterPlan, MS};
 use super::state::State;
 use super::truth::{Deployment, HOSTS, Way};
 use crate::choices::Choices;
@@ -33,7 +34,62 @@ const FAULTS: [Kind; 21] = [
     Kind::Spurious,
 ];
 
+/// The errors with which a node that shuts down refuses requests.
+const REFUSALS: [u32; 3] = [OVERLOADED, IS_BOOTSTRAPPING, SERVER_ERROR];
+
 impl State {
+    /// A node of a cluster shows a bad habit. After the faults, only one that each request must bear, and
+    /// not so often that it happens again while a request is repaired.
+    pub(super) fn habit(&mut self) {
+        let ClusterPlan { shuts_down, forgets, .. } = self.plan.cluster;
+        let pause = if self.peace { 1_000 * MS } else { self.plan.pause };
+        let pause = pause * u64::from(self.draws.habits.below(8) + 4) / 4;
+        self.net.at(self.now + pause, Event::Habit);
+        let member = self.truth.config[self.draws.habits.index(self.truth.config.len())];
+        if self.draws.habits.one_in(2) {
+            if forgets {
+                self.forget(member);
+            }
+        } else if shuts_down && !self.peace {
+            self.shut_down(member);
+        }
+    }
+
+    fn forget(&mut self, member: usize) {
+        let before = self.prepared.len();
+        self.prepared.retain(|(other, _)| *other != member);
+        if self.prepared.len() < before {
+            self.note(Kind::Forgets, member as u64);
+        }
+    }
+
+    /// A node begins to shut down: it accepts connections, and refuses requests on them, until its process
+    /// ends. It may close the connections that it has.
+    fn shut_down(&mut self, member: usize) {
+        let known = &mut self.truth.members[member];
+        if !known.is_running() || known.refusal.is_some() {
+            return;
+        }
+        known.refusal = Some(self.draws.habits.one_of(&REFUSALS));
+        let process = known.process;
+        self.note(Kind::ShutsDown, member as u64);
+        if self.draws.habits.one_in(2) {
+            for id in self.net.of_member(member) {
+                let at = self.now + self.delay();
+                self.net.send_back(id, at, Packet::End);
+            }
+        }
+        let at = self.now + u64::from(self.draws.habits.below(5_000)) * MS;
+        self.net.at(at, Event::ShutDown(member, process));
+    }
+
+    pub(super) fn end_of_shut_down(&mut self, member: usize, process: u32) {
+        let known = &self.truth.members[member];
+        if known.process == process && known.refusal.is_some() {
+            self.kill(member, true);
+        }
+    }
+
     /// Executes the next fault, or ends the faults.
     pub(super) fn fault(&mut self) {
         if self.faults_left == 0 {
@@ -88,7 +144,7 @@ impl State {
         self.note_member(if with_reset { Kind::Kill } else { Kind::Vanish }, member);
         let is_silent = !with_reset && self.draws.faults.one_in(2);
         let known = &mut self.truth.members[member];
-        (known.up, known.frozen, known.silent) = (false, false, is_silent);
+        (known.up, known.frozen, known.silent, known.refusal) = (false, false, is_silent, None);
         for id in self.net.of_member(member) {
             if with_reset {
                 let at = self.now + self.delay();
@@ -131,7 +187,7 @@ impl State {
         self.schedule_node_events(member, NodeChange::Up);
     }
 
-    fn freeze(&mut self, member: usize) {
+    pub(super) fn freeze(&mut self, member: usize) {
         if !self.truth.members[member].is_running() {
             return;
         }
@@ -334,6 +390,7 @@ impl State {
             self.unclog(member);
             self.lead(Kind::Heal, member, Way::default());
             self.thaw(member);
+            self.truth.members[member].refusal = None;
             // A node that has left a cluster does not return.
             if self.plan.cluster.discovers && !self.truth.config.contains(&member) {
                 continue;

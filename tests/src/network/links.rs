@@ -29,6 +29,10 @@ pub(super) enum Event {
     NodeChange(usize, usize, NodeChange),
     Elect,
     Fault,
+    /// A node of a cluster shows a bad habit.
+    Habit,
+    /// The end of a node that shuts down, with its process.
+    ShutDown(usize, u32),
     Clog(usize),
     Unclog(usize),
     /// The application begins operations.
@@ -108,6 +112,8 @@ pub(super) struct Far {
     pub(super) has_lied: bool,
     /// Streams of a Cassandra connection with requests that are not answered.
     pub(super) streams: BTreeSet<u16>,
+    /// Errors that a Cassandra node owes, and sends on stream 0.
+    pub(super) owed_on_zero: u32,
     /// A Cassandra connection has sent STARTUP.
     pub(super) is_started: bool,
     /// A Cassandra connection has registered for events.

@@ -15,7 +15,7 @@ use poolhouse_core::mux::{MuxClosed, MuxOptions};
 type Judged = Result<(), Violation>;
 
 /// Events of pools in order: time, pool, event.
-pub(super) type MuxTrace = Vec<(Instant, u32, Event)>;
+pub(super) type MuxTrace = Vec<(Instant, u64, Event)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -58,7 +58,7 @@ struct Judge<'s> {
 ///
 /// - `ends`: when requests have ended that may have no event of their end, in order.
 pub(super) fn judge(trace: &MuxTrace, ends: &[Instant], checks: &mut Checks) -> Judged {
-    let mut pools: BTreeMap<u32, Judge<'_>> = BTreeMap::new();
+    let mut pools: BTreeMap<u64, Judge<'_>> = BTreeMap::new();
     for (place, (at, pool, event)) in trace.iter().enumerate() {
         let judge = pools.entry(*pool).or_insert_with(|| Judge { ends, ..Judge::default() });
         judge.event(*at, event, checks).map_err(|found| Violation {

@@ -26,7 +26,7 @@ const LATE_MAX: u64 = 4_000 * MS;
 /// some latency.
 const CHECKED_AGAIN: u64 = 2_000 * MS;
 /// The time in which a connection to a node that is up is established.
-const ESTABLISHED: u64 = 250 * MS;
+pub(super) const ESTABLISHED: u64 = 250 * MS;
 /// The time limit of an operation that must succeed. Limits of the client then do not apply.
 const AMPLE: Duration = Duration::from_secs(600);
 
@@ -51,6 +51,8 @@ pub(super) struct Operation {
     is_session: bool,
     /// It changes the keyspace, and establishes a connection for this.
     pub(super) changes_keyspace: bool,
+    /// The command of a request to a cluster, and whether it may be repeated.
+    query: Option<(i64, bool)>,
     /// The command, and the token of its data.
     routed: Option<(i64, i64)>,
     /// The kinds of errors of which it must end with one, because the client is closed.

@@ -1,10 +1,10 @@
 //! The phase without faults: results that are required within a bound in virtual time, and the
 //! state that must be left after the client has ended.
 
-use super::cassandra::KEYSPACES;
+use super::cassandra::{IS_BOOTSTRAPPING, KEYSPACES, OVERLOADED};
 use super::links::{Event, Link, Purpose};
 use super::nodes::{address_of, member_of};
-use super::operations::{DropPoint, Operation, Subject};
+use super::operations::{DropPoint, ESTABLISHED, Operation, Subject};
 use super::plan::{Closing, MS, MUX_IN_PEACE, nanos};
 use super::platform::Sim;
 use super::simulation::Simulation;
@@ -61,6 +61,7 @@ impl Simulation {
             if state.shedding.is_some() {
                 state.note(Kind::Shedding, 0);
             }
+            state.begin_shut_down_in_peace();
         });
         // One operation hangs, forever or until it times out. The others must not be affected
         // (P54).
@@ -77,7 +78,10 @@ impl Simulation {
         });
         self.step_until(self.now() + OPERATIONS_IN_PEACE * 100 * MS);
         self.is_idle = true;
-        self.sim.with(|state| state.shedding = None);
+        self.sim.with(|state| {
+            state.shedding = None;
+            state.truth.members.iter_mut().for_each(|member| member.refusal = None);
+        });
         self.step_until(self.now() + heartbeat + connect + REST);
         // Selections that began during the faults may wait for a server that stays dead, twice.
         // Those of a pool of any connections may wait for one connection, one after the other.
@@ -335,7 +339,9 @@ impl Simulation {
             assert!(has_all, "P51, P62: the members are {config:?}, but the session has {hosts:?} of {cluster:?}");
             for (member, host) in members.iter().zip(&hosts) {
                 let is_up = state.truth.members[*member].up;
-                let is_right = host.connections.is_empty() != is_up;
+                // A change of the keyspace replaces the connections.
+                let is_replaced = state.replaced_at >= state.now.saturating_sub(ESTABLISHED) && state.replaced_at > 0;
+                let is_right = host.connections.is_empty() != is_up || is_replaced && is_up;
                 assert!(is_right, "P51: the node is up: {is_up}, but the session has {host:?}");
             }
         });
@@ -509,6 +515,24 @@ impl State {
             && client.retries
             && client.max_adaptive_retries > 0;
         is_possible.then(|| up[self.draws.tasks.index(up.len())])
+    }
+}
+
+impl State {
+    /// Draws a node that refuses the requests on its connections, which stay open. Another one takes them,
+    /// except those that may not be repeated and were not refused as by a node that is starting.
+    fn begin_shut_down_in_peace(&mut self) {
+        let up: Vec<usize> =
+            self.truth.config.iter().copied().filter(|&member| self.truth.members[member].up).collect();
+        let is_cluster = self.truth.deployment == Deployment::Cluster;
+        if !is_cluster || !self.plan.cluster.shuts_down || up.len() < 2 || self.draws.habits.one_in(2) {
+            return;
+        }
+        let member = up[self.draws.habits.index(up.len())];
+        self.is_final_refusal = self.draws.habits.one_in(2);
+        let code = if self.is_final_refusal { OVERLOADED } else { IS_BOOTSTRAPPING };
+        self.truth.members[member].refusal = Some(code);
+        self.note(Kind::ShutsDown, member as u64);
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Draws {
     pub(super) keyspaces: Stream,
     /// The tables and events of a Cassandra cluster, and the locations of requests.
     pub(super) nodes: Stream,
+    /// The bad habits of the nodes of a Cassandra cluster.
+    pub(super) habits: Stream,
 }
 
 impl Draws {
@@ -54,6 +56,7 @@ impl Draws {
             concerns: decisions.stream("concerns"),
             keyspaces: decisions.stream("keyspaces"),
             nodes: decisions.stream("nodes"),
+            habits: decisions.stream("habits"),
         }
     }
 }
@@ -178,6 +181,12 @@ pub(super) struct ClusterPlan {
     /// Whether members have `system.peers` only.
     pub(super) has_old_peers: bool,
     pub(super) local_address: LocalAddress,
+    /// Whether nodes shut down slowly: they accept connections, and refuse requests on them.
+    pub(super) shuts_down: bool,
+    /// Whether nodes forget their prepared statements.
+    pub(super) forgets: bool,
+    /// Whether nodes answer on stream 0 to requests on other streams.
+    pub(super) answers_on_zero: bool,
 }
 
 impl ClusterPlan {
@@ -198,6 +207,9 @@ impl ClusterPlan {
             },
             has_old_peers: choices.one_of(&[false, false, true]),
             local_address: choices.one_of(&[LocalAddress::Own, LocalAddress::Any, LocalAddress::Null]),
+            shuts_down: choices.one_of(&[false, true]),
+            forgets: choices.one_of(&[false, true]),
+            answers_on_zero: choices.one_of(&[false, true]),
         }
     }
 }
@@ -353,6 +365,38 @@ impl Plan {
             is_read: choices.one_in(2),
             fails_often: choices.one_in(2),
             observes_selections: is_observed && choices.one_in(2),
+        }
+    }
+
+    /// A cluster of three nodes without faults.
+    pub(super) fn calm_cluster(of: &Decisions) -> Self {
+        let drawn = Self::draw(&mut of.stream("plan"), &mut of.stream("cluster"));
+        let config = vec![0, 1, 2];
+        Self {
+            deployment: Deployment::Cluster,
+            seeds: config.clone(),
+            config,
+            direct: None,
+            named: false,
+            cluster: ClusterPlan {
+                keyspace: None,
+                discovers: false,
+                forgets: false,
+                answers_on_zero: false,
+                shuts_down: false,
+                ..drawn.cluster
+            },
+            mux: MUX_IN_PEACE,
+            client: ClientPlan { timeout: None, ..drawn.client },
+            is_observed: false,
+            observes_selections: false,
+            dual: false,
+            weights: [0; Kind::COUNT],
+            sticky: 0,
+            trouble: 0,
+            faults: 0,
+            chances: false,
+            ..drawn
         }
     }
 

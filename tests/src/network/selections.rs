@@ -1,5 +1,5 @@
-//! The events of server selection: each selection has one start and one end, and an operation is
-//! reported to wait at most once (P59).
+//! The events of server selection: each selection has one start and one end, each wait too, and only the
+//! first wait of an operation is new (P59).
 
 use crate::kind::{Counters, Kind};
 use alloc::collections::BTreeMap;
@@ -15,6 +15,7 @@ const WRITE: &str = "write";
 #[derive(Debug, Default)]
 struct Named {
     is_open: bool,
+    is_waiting: bool,
     has_waited: bool,
     has_failed: bool,
     /// The name and the selector, which all of its events have.
@@ -27,10 +28,11 @@ struct Named {
 #[derive(Debug, Default)]
 pub(super) struct Selections {
     named: BTreeMap<i64, Named>,
-    /// Selections of check-outs and warm-ups, which have no id: those that have not ended, and the number
-    /// that may still be reported to wait. Each belongs to another operation.
+    /// Selections of check-outs and warm-ups, which have no id: those that have not ended, the number that
+    /// may still be reported to wait, and those that wait. Each belongs to another operation.
     open: u64,
     may_wait: u64,
+    waiting: u64,
 }
 
 impl Selections {
@@ -52,9 +54,15 @@ impl Selections {
                 self.open += 1;
                 self.may_wait += 1;
             }
-            SelectionStage::Waiting { .. } => {
+            SelectionStage::Waiting { again, .. } => {
                 assert!(self.open > 0 && self.may_wait > 0, "P59: more waits than selections: {event}");
+                assert!(!again, "P59: a selection without a name is one of several: {event}");
                 self.may_wait -= 1;
+                self.waiting += 1;
+            }
+            SelectionStage::Waited { .. } => {
+                assert!(self.waiting > 0, "P59: a wait ends twice: {event}");
+                self.waiting -= 1;
             }
             SelectionStage::Succeeded { .. } | SelectionStage::Failed { .. } => {
                 assert!(self.open > 0, "P59: a selection ends twice: {event}");
@@ -77,6 +85,8 @@ impl Selections {
         let open: Vec<_> = self.named.values().filter(|named| named.is_open).collect();
         assert!(open.is_empty(), "P59: selections have a start and no end: {open:?}");
         assert_eq!(self.open, 0, "P59: selections of check-outs have a start and no end");
+        let waiting: Vec<_> = self.named.values().filter(|named| named.is_waiting).collect();
+        assert!(waiting.is_empty() && self.waiting == 0, "P59: waits have no end: {waiting:?}, {}", self.waiting);
     }
 }
 
@@ -93,12 +103,17 @@ impl Named {
                 assert!(!self.has_failed, "P59: an operation continues after a failed selection: {event}");
                 self.is_open = true;
             }
-            SelectionStage::Waiting { .. } => {
+            SelectionStage::Waiting { again, .. } => {
                 assert!(self.is_open, "P59: an operation waits outside of its selections: {event}");
                 let has_waited = core::mem::replace(&mut self.has_waited, true);
-                assert!(!has_waited, "P59: an operation is reported to wait twice: {event}");
+                assert_eq!(again, has_waited, "P59: whether an operation has waited before: {event}");
+                assert!(!core::mem::replace(&mut self.is_waiting, true), "P59: a wait begins twice: {event}");
+            }
+            SelectionStage::Waited { .. } => {
+                assert!(core::mem::take(&mut self.is_waiting), "P59: a wait ends twice: {event}");
             }
             SelectionStage::Succeeded { address } => {
+                assert!(!self.is_waiting, "P59: a selection ends before its wait: {event}");
                 assert!(core::mem::take(&mut self.is_open), "P59: a selection ends twice: {event}");
                 self.server = Some(address.to_owned());
             }
@@ -114,6 +129,7 @@ const fn kind_of(stage: SelectionStage<'_>) -> Kind {
     match stage {
         SelectionStage::Started => Kind::SelectionStarted,
         SelectionStage::Waiting { .. } => Kind::SelectionWaits,
+        SelectionStage::Waited { .. } => Kind::SelectionWaited,
         SelectionStage::Succeeded { .. } => Kind::Selected,
         SelectionStage::Failed { error: Some(_) } => Kind::SelectionFailed,
         SelectionStage::Failed { error: None } => Kind::SelectionDropped,
@@ -123,8 +139,8 @@ const fn kind_of(stage: SelectionStage<'_>) -> Kind {
 /// Checks the outcome of a selection by the topology of its event.
 fn check_topology(event: &SelectionEvent<'_>, limit: Duration) {
     match event.stage {
-        SelectionStage::Started | SelectionStage::Failed { .. } => {}
-        SelectionStage::Waiting { remaining } => {
+        SelectionStage::Started | SelectionStage::Waited { .. } | SelectionStage::Failed { .. } => {}
+        SelectionStage::Waiting { remaining, .. } => {
             assert!(remaining.is_some_and(|remaining| remaining <= limit), "P59: the remaining time of {event}");
             let is_needless = event.selector == WRITE && writable(event.topology).next().is_some();
             assert!(!is_needless, "P59: a write waits although it has a server: {event}");

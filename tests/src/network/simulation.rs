@@ -266,6 +266,11 @@ impl Simulation {
             if state.plan.cluster.discovers {
                 state.counters.count(Kind::Discovers);
             }
+            if state.truth.deployment == Deployment::Cluster
+                && (state.plan.cluster.forgets || state.plan.cluster.shuts_down)
+            {
+                state.net.at(state.now + state.plan.pause, Event::Habit);
+            }
             // A random point before the last fault.
             (state.plan.closes_early, state.draws.faults.below(state.plan.faults + 1))
         });

@@ -12,7 +12,7 @@ use crate::fake::FakeUser;
 use crate::fake::auth::Auth;
 use crate::fake::wire::{self, MORE_TO_COME, Message};
 use crate::kind::{Counters, Kind};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use bson::Document;
 use core::net::IpAddr;
 use core::task::Waker;
@@ -56,6 +56,8 @@ pub(super) struct Command {
     pub(super) keyspaces_from: usize,
     /// The member that has executed it last.
     pub(super) executed_by: Option<usize>,
+    /// A member has answered it with an error.
+    pub(super) is_refused: bool,
 }
 
 /// `maxTimeMS` of a command.
@@ -132,6 +134,8 @@ pub(super) struct State {
     pub(super) commands: BTreeMap<i64, Command>,
     /// The keyspaces of a session in order. The last one is in force.
     pub(super) keyspaces: Vec<Option<&'static str>>,
+    /// The statements that each member of a Cassandra cluster has prepared. It keeps them when it restarts.
+    pub(super) prepared: BTreeSet<(usize, String)>,
     /// Number of calls that change the keyspace, since operations must succeed.
     pub(super) keyspace_calls: u32,
     /// The command of each transaction number of a session. All members have it: they replicate.
@@ -160,6 +164,11 @@ pub(super) struct State {
     pub(super) lookup_ends_at: u64,
     /// The last time at which a session has replaced its connections, because its keyspace changed.
     pub(super) replaced_at: u64,
+    /// The last time at which a node that shuts down has refused a request.
+    pub(super) refused_at: u64,
+    /// A node that shuts down after the faults refuses requests with an error after which only those that may
+    /// be repeated are sent to another node.
+    pub(super) is_final_refusal: bool,
     /// The time at which a member has refused a write last, because it is not the primary.
     pub(super) write_refused_at: u64,
     /// Connection attempts to members that stay dead.
@@ -182,6 +191,7 @@ impl State {
         Self {
             faults_left: plan.faults,
             keyspaces: vec![plan.cluster.keyspace],
+            prepared: BTreeSet::new(),
             keyspace_calls: 0,
             lines: is_traced.then(|| vec![format!("{plan:?}")]),
             plan,
@@ -217,6 +227,8 @@ impl State {
             broken_closed_at: 0,
             lookup_ends_at: 0,
             replaced_at: 0,
+            refused_at: 0,
+            is_final_refusal: false,
             write_refused_at: 0,
             dead_dials: BTreeMap::new(),
             cut_write: None,
@@ -537,6 +549,8 @@ impl State {
             Event::NodeChange(sender, about, change) => self.send_node_event(sender, about, change),
             Event::Elect => self.elect(),
             Event::Fault => self.fault(),
+            Event::Habit => self.habit(),
+            Event::ShutDown(member, process) => self.end_of_shut_down(member, process),
             Event::Clog(member) => self.clog(member),
             Event::Unclog(member) => self.unclog(member),
             Event::Begin | Event::DropOperation(_) => unreachable!("these are of the application"),

@@ -53,6 +53,8 @@ pub(super) struct Member {
     pub(super) frozen: bool,
     /// It ignores connection attempts instead of refusing them.
     pub(super) silent: bool,
+    /// The code of the error with which a node that shuts down refuses requests.
+    pub(super) refusal: Option<u32>,
     pub(super) way: Way,
     pub(super) process: u32,
     pub(super) counter: i64,
@@ -101,6 +103,7 @@ impl Truth {
             up: true,
             frozen: false,
             silent: false,
+            refusal: None,
             way: Way::default(),
             process,
             counter: 0,
@@ -194,6 +197,7 @@ impl Truth {
         known.up = true;
         known.frozen = false;
         known.silent = false;
+        known.refusal = None;
         known.process = self.processes;
         known.counter = 0;
         self.processes += 1;

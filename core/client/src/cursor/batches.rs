@@ -4,6 +4,7 @@
 
 use super::reply::{Batch, Reply, collection, is_gone, kill_command, kill_time};
 use super::{CursorOptions, TimeoutMode};
+use crate::command::{end, name_of};
 use crate::session::{CursorOwner, MaxTime, SessionState};
 use crate::transaction::PinnedConnection;
 use crate::{Client, CommandOptions, Error, Net, Platform};
@@ -131,10 +132,13 @@ impl<P: Platform> Origin<P> {
     ) -> Result<(), Error> {
         let span = self.client.operation_span(session.transaction_span(), &self.database, command);
         let fetching = self.fetch_within(session, connection, (command, max_time), deadline, reply);
-        match span {
+        let timer = self.client.timer(|| name_of(command));
+        let result = match span {
             None => fetching.await,
             Some(span) => Box::pin(span.run(fetching)).await,
-        }
+        };
+        end(timer, &result);
+        result
     }
 
     async fn fetch_within(
@@ -161,6 +165,7 @@ impl<P: Platform> Origin<P> {
                 Err(error) => error,
             };
             retry += 1;
+            core.events().retried(1);
             let until = self.client.now().saturating_add(overload_pause(retry, core.runtime().entropy()));
             if deadline.is_some_and(|deadline| until >= deadline) {
                 return Err(error.timed_out());
@@ -392,10 +397,12 @@ impl<P: Platform> Batches<P> {
         let command = (command.as_slice(), max_time);
         let span = client.operation_span(session.transaction_span(), database, command.0);
         let running = self.origin.run(session, &mut self.connection, command, limits, &mut self.reply);
+        let timer = client.timer(|| "killCursors");
         let outcome = match span {
             None => running.await,
             Some(span) => Box::pin(span.run(running)).await,
         };
+        end(timer, &outcome);
         self.id = 0;
         self.connection = None;
         outcome

@@ -5,12 +5,17 @@
 //! reported once. Consequences have no line: a server that is down also has a failed heartbeat and
 //! a cleared pool.
 
-use super::{DEPLOYMENT, Failure, Name, UNKNOWN};
+use super::{DEPLOYMENT, Failure, Name, Shown, UNKNOWN, append};
+use crate::liveness::{Turn, down};
 use core::fmt;
+use core::net::SocketAddr;
+use poolhouse_core::cluster::ClusterEvent;
+use poolhouse_core::mux::{HexCode, MuxClosed, MuxEvent};
 use poolhouse_core::observe::EventContext;
 use poolhouse_core::pool::PoolEvent;
-use poolhouse_core::topology::{ServerDescription, ServerError, StateChange, TopologyDescription, TopologyType};
+use poolhouse_core::topology::{Incompatibility, ServerDescription, ServerError, TopologyDescription, TopologyType};
 use poolhouse_core::{Cause, ObjectId, Reason, ServerType};
+use poolhouse_wire::bson::RawDocument;
 use tracing::Level;
 
 /// A fact about a deployment. `Display` is its line.
@@ -33,12 +38,22 @@ pub(super) enum Fact<'a> {
     },
     /// A server cannot be used any more, or was never reached.
     ServerDown { address: &'a str, error: ServerError, reason: Option<&'a Reason> },
+    /// No connection to a server is open, and the last one failed or was not established.
+    Unreachable { address: Option<&'a str>, cause: Cause, reason: Option<&'a Reason> },
+    /// A server was removed because it is no member of the replica set that the client looks for.
+    WrongSet { address: &'a str, wanted: &'a str, found: Option<&'a str> },
+    /// The client does not support the wire versions of a server.
+    Incompatible(Incompatibility<'a>),
+    /// An event of a cluster of Cassandra.
+    Cluster { event: &'a ClusterEvent, address: Option<&'a str>, reason: Option<&'a Reason> },
+    /// A session has read the tables of its cluster from a node.
+    Discovered { peer: Option<SocketAddr>, count: u32 },
     /// A server that was down is known again.
     ServerReconnected { address: &'a str },
     /// The connections of a pool, or of one service, became stale.
     PoolCleared { address: Option<&'a str>, service: Option<ObjectId>, cause: Option<Cause> },
     /// A connection was not established because it was not authenticated.
-    AuthenticationFailed { address: Option<&'a str> },
+    AuthenticationFailed { address: Option<&'a str>, reason: Option<&'a Reason> },
 }
 
 impl<'a> Fact<'a> {
@@ -57,7 +72,7 @@ impl<'a> Fact<'a> {
                 Some(Self::PoolCleared { address, service: service_id, cause })
             }
             PoolEvent::ConnectionClosed { cause: Some(Cause::Authentication), .. } => {
-                Some(Self::AuthenticationFailed { address })
+                Some(Self::AuthenticationFailed { address, reason: context.reason })
             }
             PoolEvent::PoolCreated { .. }
             | PoolEvent::PoolReady { .. }
@@ -73,18 +88,43 @@ impl<'a> Fact<'a> {
         }
     }
 
+    /// The fact that an event of a host of Cassandra reports, if any.
+    pub(super) const fn of_host(event: &MuxEvent, context: &EventContext<'a>) -> Option<Self> {
+        let is_refused =
+            matches!(event, MuxEvent::ConnectionClosed { reason: MuxClosed::Error(Cause::Authentication), .. });
+        if !is_refused {
+            return None;
+        }
+        Some(Self::AuthenticationFailed { address: context.address, reason: context.reason })
+    }
+
+    /// The fact that the connections of a pool show.
+    pub(super) fn of_turn(turn: Turn, context: &EventContext<'a>) -> Self {
+        match turn {
+            Turn::Down(cause) => Self::Unreachable { address: context.address, cause, reason: context.reason },
+            Turn::Up => Self::ServerReconnected { address: context.address.unwrap_or(UNKNOWN) },
+        }
+    }
+
     /// Reports the facts in a change of a topology: of its primary first, then of the other
     /// servers.
     ///
-    /// - `reason`: the reason of the failure that caused the change.
+    /// - `context`: has the reason of the failure that caused the change, or the reply.
     ///
     /// Cost: O(servers).
     pub(super) fn of_topology(
         previous: TopologyDescription<'a>,
         new: TopologyDescription<'a>,
-        reason: Option<&'a Reason>,
+        context: &EventContext<'a>,
         mut report: impl FnMut(&Self),
     ) {
+        let reason = context.reason;
+        if let Some(fact) = Self::of_other_set(&previous, &new, context.reply) {
+            report(&fact);
+        }
+        if let Some(reason) = new.compatibility_error().filter(|_| previous.is_compatible()) {
+            report(&Self::Incompatible(reason));
+        }
         let (before, after) = (primary_of(&previous), primary_of(&new));
         let mut reported = None;
         match (before, after) {
@@ -115,15 +155,47 @@ impl<'a> Fact<'a> {
         }
     }
 
+    /// The server that the topology has removed because of this reply: it has another set's name.
+    fn of_other_set(
+        previous: &TopologyDescription<'a>,
+        new: &TopologyDescription<'a>,
+        reply: Option<RawDocument<'a>>,
+    ) -> Option<Self> {
+        let (wanted, reply) = (new.set_name()?, reply?);
+        let found = reply.get("setName").ok()?.and_then(|name| name.as_str());
+        let mut removed = previous.servers().filter(|server| new.server(server.server()).is_none());
+        let address = removed.next().filter(|_| found != Some(wanted))?.address();
+        Some(Self::WrongSet { address, wanted, found })
+    }
+
     pub(super) const fn level(&self) -> Level {
         match self {
-            Self::PrimaryFound { .. } | Self::ServerReconnected { .. } => Level::INFO,
+            Self::Cluster {
+                event:
+                    ClusterEvent::ControlFailed { .. }
+                    | ClusterEvent::QueryFailed { .. }
+                    | ClusterEvent::OtherCluster
+                    | ClusterEvent::RowsIgnored { .. }
+                    | ClusterEvent::NoLocalNodes,
+                ..
+            } => Level::WARN,
+            Self::PrimaryFound { .. }
+            | Self::ServerReconnected { .. }
+            | Self::Cluster { .. }
+            | Self::Discovered { .. } => Level::INFO,
             Self::PrimaryLost { .. }
             | Self::ServerDown { .. }
+            | Self::Unreachable { .. }
+            | Self::WrongSet { .. }
+            | Self::Incompatible(_)
             | Self::PoolCleared { .. }
             | Self::AuthenticationFailed { .. } => Level::WARN,
         }
     }
+}
+
+const fn nodes(count: u32) -> &'static str {
+    if count == 1 { "node" } else { "nodes" }
 }
 
 /// Emits a line.
@@ -150,20 +222,6 @@ fn is_open_set(topology: &TopologyDescription<'_>) -> bool {
 /// which needs no credential.
 fn is_refused(server: &ServerDescription<'_>) -> bool {
     server.error() == Some(ServerError::Failed(Cause::Authentication))
-}
-
-/// Why a server is down. `None` for a server that answers but has lost an election or refuses a
-/// credential.
-fn down(server: &ServerDescription<'_>) -> Option<ServerError> {
-    let error = server.error()?;
-    let is_up = matches!(
-        error,
-        ServerError::Failed(Cause::Authentication)
-            | ServerError::StateChange { change: StateChange::NotWritablePrimary, .. }
-            | ServerError::StalePrimary { .. }
-            | ServerError::NewerPrimary
-    );
-    (!is_up).then_some(error)
 }
 
 /// A server's error, with the underlying reason if its connection failed.
@@ -201,14 +259,68 @@ impl fmt::Display for Fact<'_> {
             Self::ServerDown { address, error, reason } => {
                 write!(f, "server down: {}: {}", Name(address), Down(error, *reason))
             }
+            Self::Unreachable { address, cause, reason } => {
+                write!(f, "server down: {}: ", Name(address.unwrap_or(UNKNOWN)))?;
+                match reason.filter(|reason| *cause == Cause::Other && !reason.is_none()) {
+                    Some(reason) => Shown(reason).fmt(f),
+                    None => {
+                        write!(f, "{}", HexCode(*cause))?;
+                        reason.map_or(Ok(()), |reason| append(reason, f))
+                    }
+                }
+            }
+            Self::WrongSet { address, wanted, found } => {
+                write!(f, "wrong replica set: {} ", Name(address))?;
+                match found {
+                    Some(found) => write!(f, "is a member of \"{}\"", Name(found))?,
+                    None => f.write_str("is not a member of one")?,
+                }
+                write!(f, ", and the client looks for \"{}\"", Name(wanted))
+            }
+            Self::Incompatible(reason) => write!(f, "incompatible server: {reason}"),
+            Self::Discovered { peer, count } => {
+                f.write_str("control connection established: ")?;
+                peer.map_or(Ok(()), |peer| write!(f, "{peer}, "))?;
+                write!(f, "{count} {}", nodes(*count))
+            }
+            Self::Cluster { event, address, reason } => match event {
+                ClusterEvent::ControlFailed { cause } => {
+                    f.write_str("control connection lost: ")?;
+                    address.map_or(Ok(()), |address| write!(f, "{}: ", Name(address)))?;
+                    write!(f, "{}", HexCode(*cause))?;
+                    reason.map_or(Ok(()), |reason| append(reason, f))
+                }
+                ClusterEvent::QueryFailed { query } => {
+                    write!(f, "control connection lost: the node has not answered the query {query:?} as it must")
+                }
+                ClusterEvent::OtherCluster => f.write_str("control connection lost: the node is of another cluster"),
+                ClusterEvent::RowsIgnored { count } => write!(
+                    f,
+                    "{count} rows of the tables of nodes are ignored: each needs an address with a port that no other has, a data centre and a rack"
+                ),
+                ClusterEvent::NodeAdded { node } => write!(f, "node added: {node}"),
+                ClusterEvent::NodeRemoved { node } => write!(f, "node removed: {node}"),
+                ClusterEvent::NodeUp { node } => write!(f, "node up: {node}"),
+                ClusterEvent::NodeDown { node } => write!(f, "node down: {node}: the cluster reports it"),
+                ClusterEvent::NoLocalNodes => match reason.filter(|reason| !reason.is_none()) {
+                    Some(reason) => Shown(reason).fmt(f),
+                    None => f.write_str("no node of the local data centre may be used: check host_filter"),
+                },
+                ClusterEvent::ControlConnected { .. }
+                | ClusterEvent::NodeChanged { .. }
+                | ClusterEvent::NodesRead { .. }
+                | ClusterEvent::SchemaChanged
+                | _ => event.fmt(f),
+            },
             Self::ServerReconnected { address } => write!(f, "server reconnected: {}", Name(address)),
             Self::PoolCleared { address, service, cause } => {
                 write!(f, "pool cleared: {}", Name(address.unwrap_or(UNKNOWN)))?;
                 service.map_or(Ok(()), |service| write!(f, ", service {service}"))?;
                 cause.map_or(Ok(()), |cause| write!(f, ": {cause}"))
             }
-            Self::AuthenticationFailed { address } => {
-                write!(f, "authentication failed: {}", Name(address.unwrap_or(UNKNOWN)))
+            Self::AuthenticationFailed { address, reason } => {
+                write!(f, "authentication failed: {}", Name(address.unwrap_or(UNKNOWN)))?;
+                reason.map_or(Ok(()), |reason| append(reason, f))
             }
         }
     }

@@ -2,15 +2,27 @@
 //!
 //! A field of an `Option` that is `None` is not recorded.
 
-use super::{CONNECTION, Extra, Failure, TOPOLOGY, closed_reason, failed_error, failed_reason, host_and_port, millis};
+use super::{
+    CONNECTION, Extra, Failure, Shown, TOPOLOGY, closed_reason, failed_error, failed_reason, host_and_port,
+    host_and_port_or, millis,
+};
+use crate::mux::PORT_DEFAULT;
 use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::mux::MuxEvent;
 use poolhouse_core::pool::{PoolEvent, PoolOptions};
 use poolhouse_core::topology::SdamEvent;
 
 macro_rules! connection {
     ($message:literal, $extra:expr $(, $name:literal = $value:expr)* $(,)?) => {{
-        let (host, port) = host_and_port($extra.address);
-        tracing::debug!(target: CONNECTION, message = $message, "serverHost" = host, "serverPort" = port $(, $name = $value)*)
+        let (host, port, name) = $extra.names();
+        tracing::debug!(
+            target: CONNECTION,
+            message = $message,
+            "serverHost" = host,
+            "serverPort" = port,
+            "poolName" = name
+            $(, $name = $value)*
+        )
     }};
 }
 
@@ -90,6 +102,14 @@ pub(super) fn pool(event: &PoolEvent, extra: &Extra<'_>) {
 /// The value of an option, if it is not the default.
 fn stated(options: &PoolOptions, name: &str) -> Option<u64> {
     options.non_default().find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+/// An event of a pool of a host of Cassandra. No specification defines its message.
+pub(super) fn mux(event: &MuxEvent, extra: &Extra<'_>) {
+    let (host, port) = host_and_port_or(extra.address, PORT_DEFAULT);
+    let error = extra.reason.filter(|reason| !reason.is_none()).map(|reason| tracing::field::display(Shown(reason)));
+    let message = format_args!("{event}");
+    tracing::debug!(target: CONNECTION, message, "serverHost" = host, "serverPort" = port, "error" = error);
 }
 
 pub(super) fn heartbeat(event: &MonitorEvent, extra: &Extra<'_>) {

@@ -5,15 +5,23 @@
 mod tests;
 
 use super::deployment::{self, Fact};
-use super::{Extra, LogOptions, Logs, Reply, TOPOLOGY, Truncated};
+use super::waits::Waits;
+use super::{Extra, LogOptions, Logs, Reply, TOPOLOGY, Truncated, emit};
+use crate::events::System;
+use crate::liveness::Liveness;
+use crate::lock;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use poolhouse_core::cluster::ClusterEvent;
+use poolhouse_core::mux::MuxEvent;
 use poolhouse_core::observe::{EventContext, contain};
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::{OwnedTopologyDescription, TopologyId};
 use poolhouse_core::{Instant, Reason};
-use poolhouse_driver::{Backlog, Event, EventKinds, EventRef, Next, Publish};
+use poolhouse_driver::{Backlog, Event, EventKinds, EventRef, Next, Publish, SelectionEvent, SelectionStage};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -37,18 +45,42 @@ pub const LOG_QUEUE_BYTES: usize = 8 << 20;
 pub struct LogQueue {
     logs: Logs,
     shared: Arc<Shared>,
-    /// Address of the server of these events. Entries share it instead of copying it.
+    system: System,
+    /// Address of the server of these events, or the name of the pool. Entries share it instead of copying
+    /// it.
     address: Option<Arc<str>>,
+    /// What is known of the server, or of the cluster.
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
     /// Whether the server has refused a credential, and no connection to it has been established
     /// since.
-    refused: Arc<AtomicBool>,
+    is_refused: bool,
+    /// Not of a server of MongoDB: its topology knows more.
+    liveness: Liveness,
+    /// Whether a line has reported that the tables of the cluster cannot be read, and none was read since.
+    has_lost_control: bool,
+    /// The node of the control connection, until its tables were read first.
+    new_control: Option<Option<SocketAddr>>,
+    /// Whether the tables were read: the nodes of the first ones are no news.
+    has_read: bool,
+    /// Rows of the last tables that were ignored.
+    ignored_rows: u32,
+    /// The time of the first of the last lines about nodes, and their number.
+    node_lines: Option<(Instant, u32)>,
 }
+
+/// The maximum number of lines about nodes in a minute: a node chooses how many there are.
+const NODE_LINES_MAX: u32 = 60;
 
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
     /// Whether the queue has entries.
     waiting: AtomicBool,
+    waits: Mutex<Waits>,
 }
 
 #[derive(Debug, Default)]
@@ -75,13 +107,37 @@ struct Entry {
     address: Option<Arc<str>>,
     reply: Option<String>,
     reason: Reason,
+    /// How many operations wait besides that of the event.
+    others_waiting: usize,
+}
+
+impl Known {
+    /// Whether one more line about a node is written.
+    fn may_add_node_line(&mut self, now: Instant) -> bool {
+        let (since, count) = self.node_lines.get_or_insert((now, 0));
+        if now.saturating_since(*since) >= Duration::from_secs(60) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count <= NODE_LINES_MAX
+    }
 }
 
 impl LogQueue {
     /// Creates an empty queue.
     #[must_use]
     pub fn new(options: LogOptions) -> Self {
-        Self { logs: Logs::new(options), shared: Arc::default(), address: None, refused: Arc::default() }
+        Self::of(System::Mongodb, options)
+    }
+
+    pub(crate) fn of(system: System, options: LogOptions) -> Self {
+        Self { logs: Logs::new(options), shared: Arc::default(), system, address: None, known: Arc::default() }
+    }
+
+    /// Whether slow requests of Cassandra are logged.
+    #[inline]
+    pub(crate) fn logs_slow_requests(&self) -> bool {
+        self.system == System::Cassandra && self.logs.options.slow_command.is_some()
     }
 
     /// Returns the logger that emits at once, for messages outside of any lock.
@@ -104,11 +160,13 @@ impl LogQueue {
         let shown = context.reply.filter(|_| self.logs.options.heartbeat_replies);
         let reply = shown.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
         let event = event.copy_after(last);
-        let reason = context.reason.cloned().unwrap_or_default();
+        // The messages of a pool do not have it, and that of a generic pool may have any size.
+        let reason = context.reason.filter(|_| !matches!(event, Event::Pool(_))).cloned().unwrap_or_default();
         // A shared address is counted for each entry: it is short.
         let texts = address.as_ref().map_or(0, |address| address.len()) + reply.as_ref().map_or(0, String::capacity);
         let bytes = event.heap_bytes() + texts;
-        (Entry { content: Content::Event(event), topology: context.topology, address, reply, reason }, bytes)
+        let (content, topology) = (Content::Event(event), context.topology);
+        (Entry { content, topology, address, reply, reason, others_waiting: 0 }, bytes)
     }
 
     /// Adds an entry with its size in bytes on the heap. `make` is called under the lock of the
@@ -125,17 +183,37 @@ impl LogQueue {
         let line = fact.to_string();
         let bytes = line.capacity();
         let content = Content::Line(fact.level(), line);
-        self.push(|_| (Entry { content, topology: None, address: None, reply: None, reason: Reason::NONE }, bytes));
+        self.push_line(content, bytes);
+    }
+
+    fn push_line(&self, content: Content, bytes: usize) {
+        let (reply, reason) = (None, Reason::NONE);
+        self.push(|_| (Entry { content, topology: None, address: None, reply, reason, others_waiting: 0 }, bytes));
+    }
+
+    fn push_if_logged(&self, fact: &Fact<'_>) {
+        if self.logs.logs_deployment() && self.logs.logs_fact(fact) {
+            self.push_fact(fact);
+        }
     }
 
     /// Adds the line about the deployment for a pool's event, if the event contains a new fact.
     fn push_facts_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
-        if matches!(event, PoolEvent::ConnectionReady { .. }) {
-            self.refused.store(false, Ordering::Relaxed);
+        if !Fact::may_be_in(event) && !matches!(event, PoolEvent::ConnectionReady { .. }) {
+            return;
         }
+        let mut known = lock(&self.known);
+        known.is_refused &= !matches!(event, PoolEvent::ConnectionReady { .. });
         let address = context.address.or(self.address.as_deref());
         let mut context = *context;
         context.address = address;
+        if self.system == System::Generic {
+            // It is cleared by the application only.
+            if let Some(turn) = known.liveness.on_pool_event(event) {
+                self.push_if_logged(&Fact::of_turn(turn, &context));
+            }
+            return;
+        }
         let Some(fact) = Fact::of_pool(event, &context) else { return };
         if !self.logs.logs_deployment() {
             return;
@@ -144,10 +222,15 @@ impl LogQueue {
             // If the whole pool was cleared, its server is down, and the topology's event reports
             // that.
             Fact::PoolCleared { service, .. } => service.is_some(),
-            Fact::AuthenticationFailed { .. } => !self.refused.swap(true, Ordering::Relaxed),
+            Fact::AuthenticationFailed { .. } => !core::mem::replace(&mut known.is_refused, true),
             Fact::PrimaryLost { .. }
             | Fact::PrimaryFound { .. }
             | Fact::ServerDown { .. }
+            | Fact::Unreachable { .. }
+            | Fact::WrongSet { .. }
+            | Fact::Incompatible(_)
+            | Fact::Cluster { .. }
+            | Fact::Discovered { .. }
             | Fact::ServerReconnected { .. } => true,
         };
         if is_news {
@@ -155,15 +238,93 @@ impl LogQueue {
         }
     }
 
+    /// Adds the line about a host of Cassandra, if the event contains a new fact.
+    fn push_facts_of_host(&self, event: &MuxEvent, context: &EventContext<'_>) {
+        let mut known = lock(&self.known);
+        known.is_refused &= !matches!(event, MuxEvent::ConnectionReady { .. });
+        let turn = known.liveness.on_mux_event(event);
+        if let Some(fact) = Fact::of_host(event, context) {
+            if !core::mem::replace(&mut known.is_refused, true) {
+                self.push_if_logged(&fact);
+            }
+            return;
+        }
+        if let Some(turn) = turn {
+            self.push_if_logged(&Fact::of_turn(turn, context));
+        }
+    }
+
+    /// Adds the line about a cluster of Cassandra, if the event contains a new fact.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is a fact for operators")]
+    fn push_facts_of_cluster(&self, now: Instant, event: &ClusterEvent, context: &EventContext<'_>) {
+        let known = &mut *lock(&self.known);
+        let is_news = match event {
+            ClusterEvent::ControlConnected { peer } => {
+                known.new_control = Some(*peer);
+                false
+            }
+            ClusterEvent::ControlFailed { .. } | ClusterEvent::QueryFailed { .. } | ClusterEvent::OtherCluster => {
+                known.new_control = None;
+                !core::mem::replace(&mut known.has_lost_control, true)
+            }
+            ClusterEvent::NodesRead { count } => {
+                (known.has_read, known.has_lost_control) = (true, false);
+                if let Some(peer) = known.new_control.take() {
+                    self.push_if_logged(&Fact::Discovered { peer, count: *count });
+                }
+                false
+            }
+            ClusterEvent::RowsIgnored { count } => core::mem::replace(&mut known.ignored_rows, *count) != *count,
+            ClusterEvent::NodeAdded { .. } if !known.has_read => false,
+            ClusterEvent::NodeAdded { .. }
+            | ClusterEvent::NodeRemoved { .. }
+            | ClusterEvent::NodeUp { .. }
+            | ClusterEvent::NodeDown { .. }
+            | ClusterEvent::NoLocalNodes => known.may_add_node_line(now),
+            _ => false,
+        };
+        if is_news {
+            let (address, reason) = (context.address, context.reason);
+            self.push_if_logged(&Fact::Cluster { event, address, reason });
+        }
+    }
+
+    /// Adds the message of an operation that waits for a server, unless it is one of many.
+    fn push_wait(&self, now: Instant, event: &SelectionEvent<'_>, context: &EventContext<'_>) {
+        let mut waits = lock(&self.shared.waits);
+        match event.stage {
+            SelectionStage::Waiting { again, .. } => {
+                let others_waiting = waits.begin(now, event.selector, again);
+                if let Some(others_waiting) = others_waiting.filter(|_| self.logs.logs_selection_waits()) {
+                    self.push(|last| {
+                        let (entry, bytes) = self.entry(&EventRef::Selection(event), context, last);
+                        (Entry { others_waiting, ..entry }, bytes)
+                    });
+                }
+            }
+            SelectionStage::Waited { duration } => {
+                let line = waits.end(duration);
+                if let Some(line) = line.filter(|_| self.logs.logs_deployment_at_info()) {
+                    let bytes = line.capacity();
+                    self.push_line(Content::Line(Level::INFO, line), bytes);
+                }
+            }
+            SelectionStage::Started | SelectionStage::Succeeded { .. } | SelectionStage::Failed { .. } => {}
+        }
+    }
+
     fn emit(&self, entry: &Entry) {
         let reply = entry.reply.as_deref().map(Reply::Text);
-        let extra =
-            Extra { topology: entry.topology, address: entry.address.as_deref(), reply, reason: Some(&entry.reason) };
+        let address = entry.address.as_deref();
+        let is_name = self.system == System::Generic;
+        let extra = Extra { topology: entry.topology, address, is_name, reply, reason: Some(&entry.reason) };
         match &entry.content {
             Content::Event(Event::Pool(event)) => self.logs.pool(event, &extra),
             Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &extra),
             Content::Event(Event::Sdam(event)) => self.logs.sdam(&event.get()),
-            Content::Event(Event::Selection(event)) => self.logs.selection(&event.get()),
+            Content::Event(Event::Selection(event)) => self.logs.selection(&event.get(), entry.others_waiting),
+            Content::Event(Event::Mux(event)) => emit::mux(event, &extra),
+            Content::Event(Event::Cluster(event)) => tracing::debug!(target: TOPOLOGY, "{event}"),
             Content::Event(_) => {}
             Content::Line(level, line) => deployment::emit(*level, line),
         }
@@ -177,6 +338,10 @@ impl Publish for LogQueue {
         if LevelFilter::current() < LevelFilter::WARN {
             return EventKinds::NONE;
         }
+        // A subscriber is asked for each event instead: these are rare, and a host has many steps.
+        if self.system == System::Cassandra {
+            return EventKinds::MUX | EventKinds::CLUSTER;
+        }
         contain(|| self.logs.kinds()).unwrap_or_default()
     }
 
@@ -184,7 +349,7 @@ impl Publish for LogQueue {
         self.publish_in(now, event, &EventContext::NONE);
     }
 
-    fn publish_in(&self, _now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+    fn publish_in(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
         // A subscriber that panics in this check does not receive the event.
         let _ = contain(|| {
             if let EventRef::Command(event) = &event {
@@ -194,9 +359,15 @@ impl Publish for LogQueue {
                 EventRef::Pool(_) => self.logs.logs_connections(),
                 EventRef::Heartbeat(_) => self.logs.logs_topology(),
                 EventRef::Sdam(event) => self.logs.logs_sdam(event),
-                EventRef::Selection(event) => self.logs.logs_selection(event.stage),
-                // No specification defines messages for these events.
-                EventRef::Mux(_) | EventRef::Cluster(_) | EventRef::Command(_) => false,
+                EventRef::Selection(event) if event.kind().intersects(EventKinds::SELECTION_WAITS) => {
+                    self.push_wait(now, event, context);
+                    false
+                }
+                EventRef::Selection(_) => self.logs.logs_selections(),
+                EventRef::Mux(_) if event.kind().intersects(EventKinds::REQUESTS) => false,
+                EventRef::Mux(_) => self.logs.logs_connections(),
+                EventRef::Cluster(_) => self.logs.logs_topology(),
+                EventRef::Command(_) => false,
                 _ => false,
             };
             if is_wanted {
@@ -205,18 +376,16 @@ impl Publish for LogQueue {
             match &event {
                 EventRef::Pool(event) => self.push_facts_of_pool(event, context),
                 EventRef::Sdam(event) => self.logs.report_facts(event, context, |fact| self.push_fact(fact)),
-                EventRef::Heartbeat(_)
-                | EventRef::Selection(_)
-                | EventRef::Mux(_)
-                | EventRef::Cluster(_)
-                | EventRef::Command(_) => {}
+                EventRef::Mux(event) => self.push_facts_of_host(event, context),
+                EventRef::Cluster(event) => self.push_facts_of_cluster(now, event, context),
+                EventRef::Heartbeat(_) | EventRef::Selection(_) | EventRef::Command(_) => {}
                 _ => {}
             }
         });
     }
 
     fn of_server(&self, address: &str) -> Self {
-        Self { address: Some(Arc::from(address)), refused: Arc::default(), ..self.clone() }
+        Self { address: Some(Arc::from(address)), known: Arc::default(), ..self.clone() }
     }
 
     #[inline]

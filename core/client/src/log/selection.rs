@@ -8,12 +8,12 @@ use tracing::level_filters::LevelFilter;
 
 impl Logs {
     /// Whether a subscriber receives the messages of starts and ends.
-    fn logs_selections(&self) -> bool {
+    pub(super) fn logs_selections(&self) -> bool {
         self.options.server_selection >= LevelFilter::DEBUG && tracing::enabled!(target: SERVER_SELECTION, Level::DEBUG)
     }
 
     /// Whether a subscriber receives the messages of selections that wait.
-    fn logs_selection_waits(&self) -> bool {
+    pub(super) fn logs_selection_waits(&self) -> bool {
         self.options.server_selection >= LevelFilter::INFO && tracing::enabled!(target: SERVER_SELECTION, Level::INFO)
     }
 
@@ -24,20 +24,15 @@ impl Logs {
             | when(self.logs_selection_waits(), EventKinds::SELECTION_WAITS)
     }
 
-    /// Whether a subscriber receives the message of an event of a selection.
-    pub(super) fn logs_selection(&self, stage: SelectionStage<'_>) -> bool {
-        match stage {
-            SelectionStage::Waiting { .. } => self.logs_selection_waits(),
-            SelectionStage::Started | SelectionStage::Succeeded { .. } | SelectionStage::Failed { .. } => {
-                self.logs_selections()
-            }
-        }
-    }
-
     /// Logs an event of a selection.
-    pub(super) fn selection(&self, event: &SelectionEvent<'_>) {
+    ///
+    /// - `others_waiting`: number of other operations that wait.
+    pub(super) fn selection(&self, event: &SelectionEvent<'_>, others_waiting: usize) {
         match (self.options.style, event.stage) {
-            (LogStyle::Structured, _) => emit(event),
+            (LogStyle::Structured, _) => emit(event, others_waiting),
+            (LogStyle::Text, SelectionStage::Waiting { .. }) if others_waiting > 0 => {
+                tracing::info!(target: SERVER_SELECTION, "{}. Others waiting: {others_waiting}", Text(event));
+            }
             (LogStyle::Text, SelectionStage::Waiting { .. }) => {
                 tracing::info!(target: SERVER_SELECTION, "{}", Text(event));
             }
@@ -46,7 +41,7 @@ impl Logs {
     }
 }
 
-fn emit(event: &SelectionEvent<'_>) {
+fn emit(event: &SelectionEvent<'_>, others_waiting: usize) {
     macro_rules! selection {
         ($level:ident, $message:literal $(, $name:literal = $value:expr)* $(,)?) => {
             tracing::$level!(
@@ -62,10 +57,16 @@ fn emit(event: &SelectionEvent<'_>) {
     }
     match event.stage {
         SelectionStage::Started => selection!(debug, "Server selection started"),
-        SelectionStage::Waiting { remaining } => {
+        SelectionStage::Waiting { remaining, .. } => {
             let remaining_ms = remaining.map(|remaining| u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX));
-            selection!(info, "Waiting for suitable server to become available", "remainingTimeMS" = remaining_ms);
+            selection!(
+                info,
+                "Waiting for suitable server to become available",
+                "remainingTimeMS" = remaining_ms,
+                "othersWaiting" = (others_waiting > 0).then_some(others_waiting),
+            );
         }
+        SelectionStage::Waited { .. } => {}
         SelectionStage::Succeeded { address } => {
             let (host, port) = host_and_port(Some(address));
             selection!(debug, "Server selection succeeded", "serverHost" = host, "serverPort" = port);
@@ -99,6 +100,7 @@ impl fmt::Display for Text<'_> {
         f.write_str(match event.stage {
             SelectionStage::Started => "Server selection started",
             SelectionStage::Waiting { .. } => "Waiting for server to become available",
+            SelectionStage::Waited { .. } => "Server is available",
             SelectionStage::Succeeded { .. } => "Server selection succeeded",
             SelectionStage::Failed { .. } => "Server selection failed",
         })?;
@@ -109,8 +111,10 @@ impl fmt::Display for Text<'_> {
             write!(f, " with ID {id}")?;
         }
         match event.stage {
-            SelectionStage::Started | SelectionStage::Waiting { remaining: None } => {}
-            SelectionStage::Waiting { remaining: Some(remaining) } => {
+            SelectionStage::Started
+            | SelectionStage::Waiting { remaining: None, .. }
+            | SelectionStage::Waited { .. } => {}
+            SelectionStage::Waiting { remaining: Some(remaining), .. } => {
                 write!(f, ". Remaining time: {} ms", remaining.as_millis())?;
             }
             SelectionStage::Succeeded { address } => write!(f, ". Selected server: {address}")?,

@@ -1,15 +1,21 @@
 use super::*;
+use crate::events::System;
 use ::metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, with_local_recorder};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use poolhouse_core::Cause;
-use poolhouse_core::pool::{CheckOut, Claim, Health, Lease, OnHeap, Pool, PoolId, WaiterId};
+use poolhouse_core::Instant;
+use poolhouse_core::machine::Observer;
+use poolhouse_core::mux::{AcquireError, Distance, Mux, MuxClosed, MuxConfig, MuxEvent, MuxId, MuxOnHeap, MuxOptions};
+use poolhouse_core::pool::ClosedReason;
+use poolhouse_core::pool::{CheckOut, Claim, Health, Lease, OnHeap, Pool, PoolEvent, PoolId, PoolOptions, WaiterId};
+use poolhouse_driver::{EventKinds, EventRef, Publish as _};
 use std::sync::Mutex;
 
 /// A recorder that keeps all values of each series.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<State>>);
+pub(crate) struct Kept(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -205,9 +211,9 @@ fn times_are_in_seconds() {
     assert_eq!(rig.kept.values("wait_time", None), [0.25]);
     assert_eq!(rig.kept.values("use_time", None), [1.5]);
     let units = rig.kept.0.lock().expect("not poisoned").units.clone();
-    assert_eq!(units.len(), 9);
+    assert_eq!(units.len(), 22, "each metric has a unit");
     for (name, unit) in units {
-        let expected = if name.ends_with("_time") { Unit::Seconds } else { Unit::Count };
+        let expected = if name.ends_with("_time") || name.ends_with(".duration") { Unit::Seconds } else { Unit::Count };
         assert_eq!(unit, Some(expected), "{name}");
     }
 }
@@ -254,7 +260,7 @@ fn dropped_pool_is_subtracted_from_the_gauges() {
 fn series_are_registered_once() {
     let mut rig = Rig::new(PoolOptions::DEFAULT);
     let before = rig.kept.0.lock().expect("not poisoned").registered;
-    assert_eq!(before, 10, "nine metrics, one of them for two states");
+    assert_eq!(before, 13, "twelve metrics, one of them for two states");
     for _ in 0..3 {
         let lease = rig.lease_new();
         rig.check_in(lease, Health::Broken(Cause::Network));
@@ -345,6 +351,11 @@ mod panicking {
                     metrics.publish(Instant::ORIGIN, EventRef::Pool(&PoolEvent::ConnectionCheckOutStarted { pool }));
                 }
                 drop(metrics);
+                let events = crate::events::Events::of_test();
+                events.operations_begin(1);
+                events.operation_ended("QUERY", None, Duration::ZERO);
+                events.retried(1);
+                events.speculated();
             });
         }
     }
@@ -362,4 +373,144 @@ fn check_in_without_an_observed_check_out_has_no_time_of_use() {
     }
     assert_eq!(kept.values("use_time", None), []);
     assert_eq!(format!("{late:?}"), "PoolMetrics { name: \"a:1\", .. }");
+}
+
+impl Kept {
+    /// Returns the number of values of a histogram with these labels.
+    pub(crate) fn count(&self, series: &str) -> usize {
+        self.0.lock().expect("not poisoned").values.get(series).map_or(0, Vec::len)
+    }
+
+    /// Returns the last value of a series with these labels.
+    pub(crate) fn last(&self, series: &str) -> Option<f64> {
+        self.0.lock().expect("not poisoned").values.get(series).and_then(|values| values.last().copied())
+    }
+}
+
+#[test]
+fn operations_are_measured_by_name_and_error_up_to_a_number_of_pairs() {
+    let kept = Kept::default();
+    with_local_recorder(&kept, || {
+        let metrics = Metrics::of(System::Mongodb);
+        let client = metrics.client().expect("there is a recorder");
+        client.operations_begin(3);
+        client.operation_ended("find", None, Duration::from_millis(1500));
+        client.operation_ended("find", Some("11600"), Duration::from_millis(250));
+        client.retried(2);
+        let active = "poolhouse.operation.active{db.system.name=mongodb}";
+        assert_eq!(kept.last(active), Some(1.0));
+        assert_eq!(kept.last("poolhouse.operation.retries{db.system.name=mongodb}"), Some(2.0));
+        let of_find = "db.client.operation.duration{db.system.name=mongodb,db.operation.name=find";
+        assert_eq!(kept.last(&format!("{of_find}}}")), Some(1.5));
+        assert_eq!(kept.last(&format!("{of_find},error.type=11600}}")), Some(0.25));
+        client.operations_begin(300);
+        for number in 0..300 {
+            client.operation_ended(&format!("command{number}"), Some("timeout"), Duration::ZERO);
+        }
+        let other = "db.client.operation.duration{db.system.name=mongodb,db.operation.name=_OTHER,error.type=_OTHER}";
+        assert_eq!(kept.last(other), Some(0.0));
+        let state = kept.0.lock().expect("not poisoned");
+        let series = state.values.keys().filter(|name| name.starts_with("db.client.operation.duration")).count();
+        assert_eq!(series, 257, "256 pairs and the rest");
+    });
+}
+
+#[test]
+fn without_a_recorder_nothing_is_measured() {
+    for system in [System::Mongodb, System::Cassandra, System::Generic] {
+        let metrics = Metrics::of(system);
+        assert!(metrics.client().is_none());
+        assert!(metrics.kinds() == EventKinds::NONE && metrics.of_server("a").kinds() == EventKinds::NONE);
+    }
+}
+
+#[test]
+fn host_of_cassandra_has_the_metrics_of_a_pool() {
+    let kept = Kept::default();
+    with_local_recorder(&kept, || {
+        let metrics = Metrics::of(System::Cassandra).of_server("a:1");
+        let now = Instant::ORIGIN;
+        let mut events: Vec<(Instant, MuxEvent)> = Vec::new();
+        let mut mux = Mux::<MuxOnHeap>::new(now, MuxId::new(1), MuxConfig::DEFAULT, &mut events);
+        mux.reconfigure(now, MuxConfig::DEFAULT, &mut events);
+        let created =
+            |event: &MuxEvent| if let MuxEvent::ConnectionCreated { conn, .. } = event { Some(*conn) } else { None };
+        let conn = events.iter().find_map(|(_, event)| created(event));
+        let (mux, conn) = (MuxId::new(1), conn.expect("a connection is being created"));
+        let publish = |event| metrics.publish(now, EventRef::Mux(&event));
+        let pool = |name: &str| kept.last(&format!("{name}{{db.client.connection.pool.name=a:1}}")).unwrap_or_default();
+        let used = || {
+            let count =
+                "db.client.connection.count{db.client.connection.pool.name=a:1,db.client.connection.state=used}";
+            kept.last(count).unwrap_or_default()
+        };
+        publish(events[0].1);
+        assert_eq!((pool(MAX), pool(IDLE_MIN)), (1.0, 1.0));
+        publish(MuxEvent::ConnectionCreated { mux, conn });
+        assert_eq!((pool(ESTABLISHING), used()), (1.0, 0.0));
+        publish(MuxEvent::RequestQueued { mux, queued: 1 });
+        publish(MuxEvent::RequestQueued { mux, queued: 2 });
+        let waiting = || kept.last("poolhouse.operation.waiting{db.system.name=cassandra}");
+        assert_eq!((pool(PENDING_REQUESTS), waiting()), (2.0, Some(2.0)));
+        publish(MuxEvent::ConnectionReady { mux, conn, duration: Duration::from_millis(500) });
+        assert_eq!((pool(ESTABLISHING), used(), pool(CREATE_TIME)), (0.0, 1.0, 0.5));
+        publish(MuxEvent::StreamAcquired { mux, conn, stream: 1, waited: Some(Duration::from_millis(250)) });
+        let error = AcquireError::TimedOut { in_flight: 1, queued: 1 };
+        publish(MuxEvent::AcquireFailed { mux, error, waited: Some(Duration::from_secs(1)) });
+        assert_eq!((pool(PENDING_REQUESTS), waiting()), (0.0, Some(0.0)));
+        assert_eq!((pool(TIMEOUTS), pool(WAIT_TIME)), (1.0, 0.25));
+        publish(MuxEvent::StreamOrphaned { mux, conn, stream: 1, orphaned: 1 });
+        assert_eq!(pool(ORPHANED), 1.0);
+        publish(MuxEvent::HeartbeatFailed { mux, conn });
+        let reason = MuxClosed::Error(Cause::NetworkTimeout);
+        publish(MuxEvent::ConnectionClosed { mux, conn, reason, in_flight: 0 });
+        assert_eq!((pool(ORPHANED), used(), pool(ERRORS)), (0.0, 0.0, 1.0), "its ids are gone");
+        assert_eq!((pool(HEARTBEAT_FAILURES), pool(DOWN)), (1.0, 1.0));
+        drop(metrics);
+        assert_eq!((pool(DOWN), pool(MAX)), (0.0, 0.0), "a dropped host is not down");
+    });
+}
+
+/// A node of a cluster may name thousands of others.
+#[test]
+fn host_that_is_ignored_has_no_series_and_used_ones_a_limited_number() {
+    let kept = Kept::default();
+    with_local_recorder(&kept, || {
+        let metrics = Metrics::of(System::Cassandra);
+        let before = kept.0.lock().expect("not poisoned").registered;
+        let created = |distance| {
+            let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("valid options");
+            MuxEvent::PoolCreated { mux: MuxId::new(1), config }
+        };
+        let hosts: Vec<_> = (0..1100).map(|number| metrics.of_server(&format!("host{number}"))).collect();
+        let publish = |distance| {
+            hosts.iter().for_each(|host| host.publish(Instant::ORIGIN, EventRef::Mux(&created(distance))));
+        };
+        publish(Distance::Ignored);
+        assert_eq!(kept.0.lock().expect("not poisoned").registered, before);
+        publish(Distance::Local);
+        let series = kept.0.lock().expect("not poisoned").values.keys().filter(|name| name.starts_with(MAX)).count();
+        assert_eq!(series, 1025);
+        let others = "db.client.connection.max{db.client.connection.pool.name=_OTHER}";
+        assert_eq!(kept.last(others), Some(76.0), "their sum");
+    });
+}
+
+#[test]
+fn generic_pool_whose_server_is_gone_is_down_until_the_next_connection() {
+    let kept = Kept::default();
+    let (conn, pool) = (Rig::new(PoolOptions::DEFAULT).lease_new().conn(), PoolId::new(1));
+    with_local_recorder(&kept, || {
+        let metrics = Metrics::of(System::Generic).of_server("cache");
+        let down = || kept.last("poolhouse.server.down{db.client.connection.pool.name=cache}").unwrap_or_default();
+        let publish = |event| metrics.publish(Instant::ORIGIN, EventRef::Pool(&event));
+        let (reason, cause) = (ClosedReason::Error, Some(Cause::Other));
+        publish(PoolEvent::ConnectionReady { pool, conn, duration: Duration::ZERO });
+        publish(PoolEvent::ConnectionClosed { pool, conn, reason, cause });
+        assert_eq!(down(), 0.0, "one connection is broken");
+        publish(PoolEvent::ConnectionClosed { pool, conn, reason, cause });
+        assert_eq!(down(), 1.0, "the next one cannot be opened");
+        publish(PoolEvent::ConnectionReady { pool, conn, duration: Duration::ZERO });
+        assert_eq!(down(), 0.0);
+    });
 }

@@ -4,76 +4,75 @@
 //! [`Cluster`] decides what is sent and when. This task connects, sends, receives, and passes the
 //! nodes to the session.
 
+mod addresses;
+mod tables;
 #[cfg(test)]
 mod tests;
 
-use super::link::{Established, INPUT_BYTES, establish, write_all};
+use super::host::Host;
+use super::link::{Established, INPUT_BYTES, KEEP_BYTES_MAX, Terms, establish, write_all};
 use super::options::{CONNECT_TIMEOUT_DEFAULT, CqlHost, SessionOptions, socket_address};
-use super::routing::Routes;
+use super::plan::Hosts;
+use super::routing::{Keyspaces, Routes};
 use super::status::{ClusterStatus, NodeStatus};
-use super::{HostStatus, Shared};
+use super::{HostStatus, Shared, UnknownDataCenter};
+use crate::events::Events;
 use crate::net::Net;
 use crate::{Platform, lock};
-use alloc::collections::BTreeMap;
+use addresses::Addresses;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::future::pending;
 use core::net::SocketAddr;
+use core::sync::atomic::AtomicBool;
 use embedded_io_async::Read as _;
-use poolhouse_core::cluster::{
-    Cluster, ClusterAction, ClusterEvent, ClusterQuery, LocalRow, NODES_MAX, Node, NodeRow, ServerEvent, Target,
-};
+use hashbrown::HashSet;
+use poolhouse_core::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterQuery, Node, ServerEvent, Target};
 use poolhouse_core::mux::Distance;
-use poolhouse_core::{Cause, Instant, Observer as _};
+use poolhouse_core::observe::{EventContext, Within, contain};
+use poolhouse_core::{Cause, Instant, Observer as _, Reason};
 use poolhouse_cql::{
-    Cells, Consistency, EVENT_STREAM, Elements, Envelope, ErrorCode, Event, EventKind, Outgoing, Pairs, Parameters,
-    RING_TOKENS_MAX, Replication, Request, Response, Rows, Token, read_inet,
+    Consistency, EVENT_STREAM, Envelope, ErrorCode, Event, EventKind, Limits, Outgoing, Parameters, Request, Response,
+    Rows,
 };
 use poolhouse_driver::{Publish as _, Runtime as _, Tap, yield_now};
+use std::hash::RandomState;
 
 /// The stream id of queries: only one is sent at a time.
 const STREAM: i16 = 0;
 
-/// The maximum number of rows of other nodes in an answer. Many of them may be surplus.
-const ROWS_MAX: usize = 16 * NODES_MAX;
+/// The number of events that are taken before other tasks run.
+const EVENTS_TURN: usize = 16;
 
-/// The maximum number of keyspaces that are routed by token.
-const KEYSPACES_MAX: usize = 4096;
-
-/// Nodes by address, and keyspaces with their replication.
-type Published = (BTreeMap<SocketAddr, Node>, Vec<(String, Replication)>);
+/// The nodes by address.
+type Nodes = BTreeMap<SocketAddr, Arc<Node>>;
 
 /// What the control task has found out.
 pub(super) struct Discovery {
     cluster: Cluster,
-    keyspaces: Vec<(String, Replication)>,
+    keyspaces: Arc<Keyspaces>,
     /// Whether partitions have the tokens that this crate computes.
     has_known_tokens: bool,
     /// The nodes and keyspaces that the session has.
-    published: Option<Published>,
+    published: Option<(Nodes, Arc<Keyspaces>)>,
 }
 
 impl Discovery {
     pub(super) fn new(now: Instant, options: &SessionOptions, seed: u64) -> Self {
         let cluster = Cluster::new(now, options.cluster, options.hosts.len().max(1), seed);
-        Self { cluster, keyspaces: Vec::new(), has_known_tokens: false, published: None }
+        Self { cluster, keyspaces: Arc::default(), has_known_tokens: false, published: None }
     }
 
-    pub(super) fn status(&self, routed_keyspaces: usize) -> ClusterStatus {
-        let nodes = self.cluster.nodes().iter().map(|(address, node)| NodeStatus {
-            address: *address,
-            data_center: node.data_center.clone(),
-            rack: node.rack.clone(),
-            token_count: node.tokens.len(),
-            is_up: node.is_up,
-        });
+    pub(super) fn status(&self, hosts: &Hosts) -> ClusterStatus {
         ClusterStatus {
             name: self.cluster.name().map(String::from),
             is_connected: self.cluster.is_connected(),
-            nodes: nodes.collect(),
-            routed_keyspaces,
+            nodes: self.cluster.nodes().iter().map(|(address, node)| NodeStatus::of(*address, node)).collect(),
+            ignored_rows: self.cluster.ignored_rows(),
+            routed_keyspaces: hosts.routes().map_or(0, |routes| routes.keyspace_count()),
+            missing_data_center: hosts.missing().map(|missing| missing.data_center.clone()),
         }
     }
 }
@@ -101,11 +100,16 @@ async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
             }
         }
         Some(ClusterAction::Close) => *link = None,
-        Some(ClusterAction::Publish) => publish(shared),
+        Some(ClusterAction::Publish) => publish(shared).await,
         None => {
             let until = shared.discovery.as_ref().and_then(|discovery| lock(discovery).cluster.poll_timeout());
             let received = match link {
-                Some(link) => shared.until(until, link.receive(shared)).await,
+                // Only the wait for input has a limit of time: what was received is processed as a whole.
+                Some(link) => match shared.until(until, link.read()).await {
+                    Some(Ok(count)) => Some(link.take_in(shared, count).await),
+                    Some(Err(cause)) => Some(Err(cause)),
+                    None => None,
+                },
                 None => shared.until(until, pending()).await,
             };
             // More input may be available each time: the other tasks of the thread run first.
@@ -129,17 +133,26 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
     };
     let limit = shared.options.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT);
     let until = shared.now().saturating_add(limit);
-    // It reads tables of the system only.
-    let establishing = establish(shared, &address, None, shared.options.version, |_| ());
-    let established = shared.until(Some(until), establishing).await;
+    // It reads tables of the system only. A few compressed bytes could become many.
+    let limits = Limits { body_bytes_max: shared.options.body_bytes_max.min(tables::BODY_BYTES_MAX) };
+    let terms = Terms { keyspace: None, version: shared.options.version, compressions: &[], limits };
+    let established =
+        shared.until(Some(until), establish(shared, &address, terms, &AtomicBool::new(false), |_| ())).await;
     match established.unwrap_or(Err(Cause::NetworkTimeout.into())) {
-        Ok(socket) => {
-            *link = Some(Link { socket, asked: None, input: vec![0; INPUT_BYTES], envelopes: Vec::new() });
+        Ok(mut socket) => {
             let peer = socket_address(&address);
+            let mut input = core::mem::take(&mut socket.leftover);
+            let unread = input.len();
+            input.resize(INPUT_BYTES.max(unread), 0);
+            *link = Some(Link { socket, peer, asked: None, input, unread: Some(unread), envelopes: Vec::new() });
             shared.step_cluster(|cluster, now, tap| cluster.handle_connected(now, peer, tap));
         }
         Err(failure) => {
-            shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, failure.cause, tap));
+            let context = EventContext::of_server(&address).with_reason(&failure.reason);
+            let failed = |cluster: &mut Cluster, now, tap: &mut Tap<'_, Events>| {
+                cluster.handle_failed(now, failure.cause, &mut Within::new(tap, context));
+            };
+            shared.step_cluster(failed);
         }
     }
 }
@@ -147,9 +160,14 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
 /// The control connection.
 struct Link<P: Platform> {
     socket: Established<P>,
+    /// Its address, as the cluster has it.
+    peer: Option<SocketAddr>,
     /// The query without an answer.
     asked: Option<ClusterQuery>,
     input: Vec<u8>,
+    /// Number of bytes of the input that were received with the end of the handshake. They are processed even
+    /// if there are none: the decoder may hold envelopes of the last segment.
+    unread: Option<usize>,
     envelopes: Vec<u8>,
 }
 
@@ -158,14 +176,11 @@ impl<P: Platform> Link<P> {
         let parameters = Parameters::new(Consistency::One);
         let request = match query {
             ClusterQuery::Register => Request::Register(&EventKind::ALL),
-            ClusterQuery::Local => {
-                Request::Query { text: "SELECT * FROM system.local WHERE key = 'local'", parameters }
-            }
-            ClusterQuery::Peers => Request::Query { text: "SELECT * FROM system.peers_v2", parameters },
-            ClusterQuery::OldPeers => Request::Query { text: "SELECT * FROM system.peers", parameters },
-            ClusterQuery::Keyspaces => {
-                Request::Query { text: "SELECT keyspace_name, replication FROM system_schema.keyspaces", parameters }
-            }
+            ClusterQuery::Local => Request::Query { text: tables::LOCAL, parameters },
+            ClusterQuery::OldLocal => Request::Query { text: tables::OLD_LOCAL, parameters },
+            ClusterQuery::Peers => Request::Query { text: tables::PEERS, parameters },
+            ClusterQuery::OldPeers => Request::Query { text: tables::OLD_PEERS, parameters },
+            ClusterQuery::Keyspaces => Request::Query { text: tables::KEYSPACES, parameters },
         };
         let Self { socket, asked, envelopes, .. } = self;
         *asked = Some(query);
@@ -184,54 +199,72 @@ impl<P: Platform> Link<P> {
         written.map_err(|failure| failure.cause)
     }
 
-    /// Reads once, and processes the input.
-    async fn receive(&mut self, shared: &Shared<P>) -> Result<(), Cause> {
-        let leftover = core::mem::take(&mut self.socket.leftover);
-        // Done even if it is empty: the decoder may hold envelopes of the last segment.
-        self.take_in(shared, &leftover)?;
-        let read = self.socket.stream.read(&mut self.input).await;
-        let count = read.map_err(|error| Net::<P>::stream_cause(&error))?;
-        let input = core::mem::take(&mut self.input);
-        let taken = match input.get(..count) {
-            Some(bytes) if count > 0 => self.take_in(shared, bytes),
-            Some(_) | None => Err(Cause::Network),
-        };
-        self.input = input;
-        taken
+    /// Reads once. Dropping the future loses no byte.
+    async fn read(&mut self) -> Result<usize, Cause> {
+        if let Some(unread) = self.unread.take() {
+            return Ok(unread);
+        }
+        match self.socket.stream.read(&mut self.input).await {
+            Ok(0) => Err(Cause::Network),
+            Ok(count) => Ok(count),
+            Err(error) => Err(Net::<P>::stream_cause(&error)),
+        }
     }
 
-    fn take_in(&mut self, shared: &Shared<P>, mut bytes: &[u8]) -> Result<(), Cause> {
+    /// Processes this number of bytes of the input, and gives memory back.
+    async fn take_in(&mut self, shared: &Shared<P>, count: usize) -> Result<(), Cause> {
+        let Self { socket, peer, asked, input, .. } = self;
+        let mut bytes = input.get(..count).unwrap_or_default();
+        let mut events = 0;
         loop {
-            let step = self.socket.decoder.decode(bytes)?;
+            let step = socket.decoder.decode(bytes)?;
             bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
-            let Some(envelope) = step.envelope else { return Ok(()) };
+            let Some(envelope) = step.envelope else { break };
             match envelope.header.stream {
-                EVENT_STREAM => take_event(shared, &envelope),
+                EVENT_STREAM => {
+                    take_event(shared, *peer, &envelope);
+                    pause(events, EVENTS_TURN).await;
+                    events += 1;
+                }
                 STREAM => {
-                    let query = self.asked.take().ok_or(Cause::Protocol)?;
-                    take_answer(shared, query, &envelope);
+                    let query = asked.take().ok_or(Cause::Protocol)?;
+                    take_answer(shared, *peer, query, &envelope).await;
                 }
                 _ => return Err(Cause::Protocol),
             }
         }
+        for buffer in socket.decoder.idle_memory().into_iter().flatten() {
+            buffer.shrink_to(KEEP_BYTES_MAX);
+        }
+        Ok(())
     }
 }
 
 /// Takes an event of the server. Those that are malformed or unknown are ignored.
-fn take_event<P: Platform>(shared: &Shared<P>, envelope: &Envelope<'_>) {
+fn take_event<P: Platform>(shared: &Shared<P>, peer: Option<SocketAddr>, envelope: &Envelope<'_>) {
     let Ok(Response::Event(event)) = envelope.response() else { return };
+    let status = |node: SocketAddr, is_up| {
+        let node = Addresses::new(&shared.options, peer).of(node.ip(), Some(node.port()))?;
+        Some(ServerEvent::Status { node, is_up })
+    };
     let event = match event {
         Event::Topology { .. } => ServerEvent::Topology,
-        Event::Status { change: "UP", node } => ServerEvent::Status { node, is_up: true },
-        Event::Status { change: "DOWN", node } => ServerEvent::Status { node, is_up: false },
-        Event::Schema(_) => ServerEvent::Schema,
+        Event::Status { change: change @ ("UP" | "DOWN"), node } => {
+            let Some(event) = status(node, change == "UP") else { return };
+            event
+        }
+        Event::Schema(_) => {
+            // The variables of a statement may have changed.
+            lock(&shared.statements).clear();
+            ServerEvent::Schema
+        }
         Event::Status { .. } | Event::Other { .. } | _ => return,
     };
     shared.step_cluster(|cluster, now, tap| cluster.handle_event(now, event, tap));
     // The node may have left and returned so quickly that the cluster has it as available.
     if let ServerEvent::Status { node, is_up: true } = event {
-        let (hosts, address) = (shared.hosts(), node.to_string());
-        if let Some(host) = hosts.all().iter().find(|host| host.address == address) {
+        let hosts = shared.hosts();
+        if let Some(host) = hosts.by_address(&node.to_string()) {
             shared.step(host, |change| change.handle_host_up());
         }
     }
@@ -243,40 +276,54 @@ struct Unusable {
     is_invalid: bool,
 }
 
-fn take_answer<P: Platform>(shared: &Shared<P>, query: ClusterQuery, envelope: &Envelope<'_>) {
-    let taken = match query {
-        ClusterQuery::Register => match envelope.response() {
-            Ok(Response::Ready) => {
-                shared.step_cluster(|cluster, _, _| cluster.handle_registered());
-                Ok(())
-            }
-            other => Err(unusable(other.ok())),
-        },
-        ClusterQuery::Local => rows_of(envelope).and_then(|rows| {
-            let row = local_row(rows).ok_or(Unusable { is_invalid: false })?;
-            if let Some(discovery) = &shared.discovery {
-                lock(discovery).has_known_tokens = has_known_tokens(rows);
-            }
-            shared.step_cluster(|cluster, now, tap| cluster.handle_local(now, row, tap));
-            Ok(())
-        }),
-        ClusterQuery::Peers | ClusterQuery::OldPeers => rows_of(envelope).and_then(|rows| {
-            // Before the lock is taken, which the status of the cluster needs.
-            let peers = peers(rows).ok_or(Unusable { is_invalid: false })?;
-            shared.step_cluster(|cluster, now, tap| cluster.handle_peers(now, peers, tap));
-            Ok(())
-        }),
-        ClusterQuery::Keyspaces => rows_of(envelope).map(|rows| {
-            let found = keyspaces(rows);
-            if let Some(discovery) = &shared.discovery {
-                lock(discovery).keyspaces = found;
-            }
-            shared.step_cluster(|cluster, _, _| cluster.handle_keyspaces());
-        }),
-    };
-    if let Err(Unusable { is_invalid }) = taken {
+async fn take_answer<P: Platform>(
+    shared: &Shared<P>,
+    peer: Option<SocketAddr>,
+    query: ClusterQuery,
+    envelope: &Envelope<'_>,
+) {
+    if let Err(Unusable { is_invalid }) = try_answer(shared, peer, query, envelope).await {
         shared.step_cluster(|cluster, now, tap| cluster.handle_query_failed(now, is_invalid, tap));
     }
+}
+
+async fn try_answer<P: Platform>(
+    shared: &Shared<P>,
+    peer: Option<SocketAddr>,
+    query: ClusterQuery,
+    envelope: &Envelope<'_>,
+) -> Result<(), Unusable> {
+    let Some(discovery) = &shared.discovery else { return Ok(()) };
+    let addresses = Addresses::new(&shared.options, peer);
+    match query {
+        ClusterQuery::Register => match envelope.response() {
+            Ok(Response::Ready) => {
+                // Changes of the schema may have been missed until now.
+                lock(&shared.statements).clear();
+                shared.step_cluster(|cluster, _, _| cluster.handle_registered());
+            }
+            other => return Err(unusable(other.ok())),
+        },
+        ClusterQuery::Local | ClusterQuery::OldLocal => {
+            let rows = rows_of(envelope, 1)?;
+            let row = tables::local_row(rows, &addresses).ok_or(Unusable { is_invalid: false })?;
+            lock(discovery).has_known_tokens = tables::has_known_tokens(rows);
+            shared.step_cluster(|cluster, now, tap| cluster.handle_local(now, row, tap));
+        }
+        ClusterQuery::Peers | ClusterQuery::OldPeers => {
+            let rows = rows_of(envelope, tables::ROWS_MAX)?;
+            // Before the lock is taken, which the status of the cluster needs.
+            let peers = tables::peers(rows, &addresses).await;
+            shared.step_cluster(|cluster, now, tap| cluster.handle_peers(now, peers, tap));
+        }
+        ClusterQuery::Keyspaces => {
+            let rows = rows_of(envelope, tables::KEYSPACES_MAX)?;
+            let found = tables::keyspaces(rows, shared.options.local_data_center.as_deref()).await;
+            lock(discovery).keyspaces = Arc::new(found);
+            shared.step_cluster(|cluster, _, _| cluster.handle_keyspaces());
+        }
+    }
+    Ok(())
 }
 
 fn unusable(response: Option<Response<'_>>) -> Unusable {
@@ -284,169 +331,159 @@ fn unusable(response: Option<Response<'_>>) -> Unusable {
     Unusable { is_invalid }
 }
 
-fn rows_of<'a>(envelope: &Envelope<'a>) -> Result<Rows<'a>, Unusable> {
+/// The rows of an answer, if there are not too many.
+fn rows_of<'a>(envelope: &Envelope<'a>, rows_max: usize) -> Result<Rows<'a>, Unusable> {
     match envelope.response() {
-        Ok(Response::Result(outcome)) => outcome.rows().ok().flatten().ok_or(Unusable { is_invalid: false }),
+        Ok(Response::Result(outcome)) => {
+            let rows = outcome.rows_within(tables::COLUMNS_MAX, rows_max);
+            rows.ok().flatten().ok_or(Unusable { is_invalid: false })
+        }
         other => Err(unusable(other.ok())),
     }
 }
 
-/// Reads rows of nodes.
-fn node_rows(rows: Rows<'_>) -> impl Iterator<Item = NodeRow> {
-    // Once, because the description of one column may be longer than many rows.
-    let names: Vec<&str> = rows.columns.map(|column| column.name).collect();
-    // One more than a ring may have: such a cluster is not routed.
-    let mut tokens_left = RING_TOKENS_MAX + 1;
-    rows.map(move |cells| {
-        let row = node_row(&names, cells, tokens_left);
-        tokens_left -= row.tokens.len();
-        row
-    })
-}
+/// The maximum number of data centres that an error names.
+const SHOWN_MAX: usize = 16;
 
-/// Reads a row of nodes. Cells that are null or malformed are missing.
-fn node_row(names: &[&str], cells: Cells<'_>, tokens_max: usize) -> NodeRow {
-    let mut row = NodeRow::default();
-    for (name, cell) in names.iter().zip(cells) {
-        let Some(cell) = cell else { continue };
-        match *name {
-            "rpc_address" | "native_address" => row.address = read_inet(cell),
-            "rpc_port" | "native_port" => {
-                row.port =
-                    <[u8; 4]>::try_from(cell).ok().and_then(|bytes| u16::try_from(u32::from_be_bytes(bytes)).ok());
-            }
-            "data_center" => row.data_center = text(cell),
-            "rack" => row.rack = text(cell),
-            "tokens" => {
-                let tokens = Elements::read(cell).into_iter().flatten().flatten();
-                row.tokens = tokens
-                    .filter_map(|token| Token::parse(core::str::from_utf8(token).ok()?))
-                    .map(Token::number)
-                    .take(tokens_max)
-                    .collect();
-            }
-            _ => {}
+impl UnknownDataCenter {
+    /// `None` if a node is in the data centre, or no node is known.
+    fn of(name: &str, nodes: &Nodes) -> Option<Self> {
+        let found: BTreeSet<&str> = nodes.values().map(|node| node.data_center.as_str()).collect();
+        if found.is_empty() || found.contains(name) {
+            return None;
         }
+        Some(Self { data_center: name.into(), found: found.into_iter().take(SHOWN_MAX).map(String::from).collect() })
     }
-    row
 }
 
-fn local_row(rows: Rows<'_>) -> Option<LocalRow> {
-    let cluster_name = text(first_cell(rows, "cluster_name")?)?;
-    let broadcast_address = first_cell(rows, "broadcast_address").and_then(read_inet);
-    Some(LocalRow { cluster_name, broadcast_address, node: node_rows(rows).next()? })
-}
-
-/// Whether the partitioner is that of [`Token::of`].
-fn has_known_tokens(rows: Rows<'_>) -> bool {
-    first_cell(rows, "partitioner").is_some_and(|name| name.ends_with(b"Murmur3Partitioner"))
-}
-
-fn first_cell<'a>(mut rows: Rows<'a>, name: &str) -> Option<&'a [u8]> {
-    let at = rows.columns.position(name)?;
-    rows.next()?.nth(at)?
-}
-
-/// Reads the nodes besides that of the connection; `None` if there are too many rows.
-fn peers(rows: Rows<'_>) -> Option<Vec<NodeRow>> {
-    (rows.len() <= ROWS_MAX).then(|| node_rows(rows).collect())
-}
-
-/// Reads the keyspaces whose replicas are placed by token.
-fn keyspaces(rows: Rows<'_>) -> Vec<(String, Replication)> {
-    let (name, replication) = (rows.columns.position("keyspace_name"), rows.columns.position("replication"));
-    let read = |cells: Cells<'_>| {
-        let cell = |at: Option<usize>| cells.clone().nth(at?)?;
-        let replication = Replication::read(Pairs::read(cell(replication)?).ok()?)?;
-        Some((text(cell(name)?)?, replication))
-    };
-    rows.filter_map(read).take(KEYSPACES_MAX).collect()
-}
-
-fn text(cell: &[u8]) -> Option<String> {
-    core::str::from_utf8(cell).ok().map(String::from)
-}
-
-/// The hosts of these nodes. Of each other data centre than the local one, as many nodes as
-/// `remote_max` are remote, available ones first, and the others are ignored.
-fn hosts_of(nodes: &BTreeMap<SocketAddr, Node>, local: Option<&str>, remote_max: usize) -> Vec<CqlHost> {
+/// The hosts of these nodes, and the nodes that the application does not want. Of each other data centre than
+/// the local one, as many nodes as `remote_hosts` are remote, available ones first, and the others are ignored.
+async fn hosts_of(nodes: &Nodes, options: &SessionOptions) -> (Vec<CqlHost>, BTreeSet<SocketAddr>) {
+    let (local, remote_max) = (options.local_data_center.as_deref(), options.remote_hosts);
     let mut remote_counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut hosts, mut unwanted) = (Vec::with_capacity(nodes.len()), BTreeSet::new());
     let (up, down) = (nodes.iter().filter(|(_, node)| node.is_up), nodes.iter().filter(|(_, node)| !node.is_up));
-    let hosts = up.chain(down).map(|(address, node)| {
-        let distance = if local.is_none_or(|local| local == node.data_center) {
+    for (number, (address, node)) in up.chain(down).enumerate() {
+        let filter = options.host_filter.as_ref();
+        let is_wanted =
+            filter.is_none_or(|filter| contain(|| filter(&NodeStatus::of(*address, node))).unwrap_or(false));
+        let distance = if !is_wanted {
+            unwanted.insert(*address);
+            Distance::Ignored
+        } else if local.is_none_or(|local| local == node.data_center) {
             Distance::Local
         } else {
             let count = remote_counts.entry(&node.data_center).or_default();
             *count += 1;
             if *count <= remote_max { Distance::Remote } else { Distance::Ignored }
         };
-        CqlHost { address: address.to_string(), distance }
-    });
-    hosts.collect()
+        hosts.push(CqlHost { address: address.to_string(), distance });
+        pause(number, NODES_TURN).await;
+    }
+    (hosts, unwanted)
+}
+
+/// The number of nodes that are looked at before other tasks run.
+const NODES_TURN: usize = 256;
+
+/// Lets the other tasks of the thread run after each `turn` of the parts of a long computation.
+pub(super) async fn pause(number: usize, turn: usize) {
+    if number % turn == turn - 1 {
+        yield_now().await;
+    }
 }
 
 /// Whether the nodes are the same, apart from their availability: then they have the same replicas.
-fn have_same_places(known: &BTreeMap<SocketAddr, Node>, nodes: &BTreeMap<SocketAddr, Node>) -> bool {
+fn have_same_places(known: &Nodes, nodes: &Nodes) -> bool {
     let mut pairs = known.iter().zip(nodes);
     known.len() == nodes.len()
         && pairs.all(|((address, node), (other_address, other))| {
-            (address, &node.data_center, &node.rack, &node.tokens)
-                == (other_address, &other.data_center, &other.rack, &other.tokens)
+            address == other_address
+                && (Arc::ptr_eq(node, other)
+                    || (&node.data_center, &node.rack, &node.tokens)
+                        == (&other.data_center, &other.rack, &other.tokens))
         })
 }
 
+/// Creates the hosts that are new.
+async fn create_hosts<P: Platform>(shared: &Shared<P>, before: &Hosts, wanted: &[CqlHost]) -> Vec<Arc<Host>> {
+    let known: HashSet<&str, RandomState> = before.all().iter().map(|host| host.address.as_str()).collect();
+    let mut created = Vec::new();
+    for host in wanted.iter().filter(|host| !known.contains(host.address.as_str())) {
+        // The options were valid at the creation of the session.
+        let Ok(config) = shared.options.config(host.distance) else { break };
+        created.push(shared.new_host(host, config));
+        pause(created.len(), NODES_TURN).await;
+    }
+    created
+}
+
 /// Passes the nodes to the session, if they have changed.
-fn publish<P: Platform>(shared: &Shared<P>) {
+async fn publish<P: Platform>(shared: &Shared<P>) {
     let Some(discovery) = &shared.discovery else { return };
-    let (nodes, keyspaces) = {
+    let (nodes, keyspaces, published) = {
         let discovery = lock(discovery);
-        let keyspaces = if discovery.has_known_tokens { discovery.keyspaces.clone() } else { Vec::new() };
-        (discovery.cluster.nodes().clone(), keyspaces)
+        let keyspaces = if discovery.has_known_tokens { Arc::clone(&discovery.keyspaces) } else { Arc::default() };
+        (discovery.cluster.nodes().clone(), keyspaces, discovery.published.clone())
     };
+    yield_now().await;
     let options = &shared.options;
     let local = options.local_data_center.as_deref();
-    let mut hosts = hosts_of(&nodes, local, options.remote_hosts);
+    let (mut hosts, unwanted) = hosts_of(&nodes, options).await;
+    shared.step_cluster(|cluster, _, _| cluster.ignore(unwanted));
     // A host that is no longer a node takes no new requests, and its pool stays until those in flight
     // have ended.
-    let now = shared.now();
     let before = shared.hosts();
-    let leaving = before.all().iter().filter(|host| {
-        let is_node = host.address.parse().is_ok_and(|address: SocketAddr| nodes.contains_key(&address));
-        !is_node && {
-            let HostStatus { state, config, .. } = HostStatus::of(now, host);
-            config.options().distance != Distance::Ignored || state.in_flight > 0
+    let mut leaving = Vec::new();
+    for (number, host) in before.all().iter().enumerate() {
+        pause(number, NODES_TURN).await;
+        if host.address.parse().is_ok_and(|address: SocketAddr| nodes.contains_key(&address)) {
+            continue;
         }
-    });
-    let leaving = leaving.map(|host| CqlHost { address: host.address.clone(), distance: Distance::Ignored });
-    let leaving: Vec<_> = leaving.collect();
-    let (is_known, has_known_nodes, has_known_keyspaces) = match &lock(discovery).published {
+        let HostStatus { state, config, .. } = HostStatus::of(shared.now(), host);
+        if config.options().distance != Distance::Ignored || state.in_flight > 0 {
+            leaving.push(CqlHost { address: host.address.clone(), distance: Distance::Ignored });
+        }
+    }
+    let (is_known, has_known_nodes, has_known_keyspaces) = match &published {
         Some((known, routed)) => (*known == nodes, have_same_places(known, &nodes), *routed == keyspaces),
         None => (false, false, false),
     };
     if is_known && has_known_keyspaces && before.all().len() == hosts.len() + leaving.len() {
         return;
     }
-    if !has_known_nodes && hosts.iter().all(|host| host.distance != Distance::Local) {
-        shared.step_cluster(|_, now, tap| tap.on_event(now, &ClusterEvent::NoLocalNodes));
-    }
+    let has_local = hosts.iter().any(|host| host.distance == Distance::Local);
+    let missing = local.and_then(|name| UnknownDataCenter::of(name, &nodes)).map(Arc::new);
     let routes = if has_known_nodes && has_known_keyspaces {
         before.routes().cloned()
     } else {
-        Routes::new(&nodes, &keyspaces, local).ok().map(Arc::new)
+        Routes::new(&nodes, &keyspaces, local).await.ok().map(Arc::new)
     };
+    yield_now().await;
     hosts.extend(leaving);
+    let created = create_hosts(shared, &before, &hosts).await;
+    let complete = |hosts: Hosts| hosts.with_routes(routes).with_missing(missing);
     // The options were valid at the creation of the session.
-    if shared.put_hosts(&hosts, routes).is_ok() {
-        lock(discovery).published = Some((nodes, keyspaces));
+    let Ok((hosts, removed)) = shared.replace_hosts(&hosts, &created, complete) else { return };
+    // At once, because nobody else would close them if the session is closed meanwhile.
+    shared.settle(&[], &removed);
+    for hosts in hosts.chunks(NODES_TURN) {
+        yield_now().await;
+        shared.settle(hosts, &[]);
+    }
+    lock(discovery).published = Some((nodes, keyspaces));
+    // After the hosts, so that a subscriber finds the names of the data centres in the status.
+    if !has_known_nodes && !has_local {
+        let is_missing = shared.hosts().missing().is_some();
+        let reason = if is_missing { Reason::new(shared.no_host(false)) } else { Reason::NONE };
+        let context = EventContext::NONE.with_reason(&reason);
+        shared.step_cluster(|_, now, tap| tap.on_event_in(now, &ClusterEvent::NoLocalNodes, &context));
     }
 }
 
 impl<P: Platform> Shared<P> {
     /// Changes the cluster under its lock. `None` without one.
-    fn step_cluster<T>(
-        &self,
-        change: impl FnOnce(&mut Cluster, Instant, &mut Tap<'_, poolhouse_driver::Subscribers>) -> T,
-    ) -> Option<T> {
+    fn step_cluster<T>(&self, change: impl FnOnce(&mut Cluster, Instant, &mut Tap<'_, Events>) -> T) -> Option<T> {
         let discovery = self.discovery.as_ref()?;
         let result = {
             let (now, mut discovery) = (self.now(), lock(discovery));

@@ -2,11 +2,15 @@
 
 use super::Reply;
 use super::options::KEYSPACE_RULE;
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use poolhouse_core::mux::{AcquireError, MuxId};
+use core::time::Duration;
+use poolhouse_core::mux::{AcquireError, HexCode, MuxId};
 use poolhouse_core::{Cause, Reason};
 use poolhouse_cql::{BindError, CqlEncodeError, CqlError, ErrorCode, Opcode, RowError};
 
@@ -18,6 +22,9 @@ pub enum RequestError {
     /// The request was not executed, unless one of the hosts
     /// [may have executed it](RequestError::may_have_executed).
     NoHost(Vec<Rejection>),
+    /// No node is in the local data centre of the options, and no other host is used:
+    /// [`SessionOptions::local_data_center`](super::SessionOptions::local_data_center). Nothing was sent.
+    UnknownDataCenter(Arc<UnknownDataCenter>),
     /// The time limit of the request has passed.
     TimedOut {
         /// The host that had the request last.
@@ -43,22 +50,56 @@ pub enum RequestError {
     Row(Box<RowError>),
     /// The server's answer is of another kind than the request requires.
     Unexpected(Opcode),
+    /// The server's answer has more rows than one.
+    ManyRows {
+        /// Their number.
+        count: usize,
+    },
     /// The position after a page is that before it, so the stream of pages would have no end.
     RepeatedPage,
+    /// The statement has changed the schema, and not all hosts have the new one after this time, or none has
+    /// answered: [`SessionOptions::schema_agreement`](super::SessionOptions::schema_agreement).
+    SchemaDisagreement {
+        /// The limit of the options.
+        limit: Duration,
+    },
+    /// The bind variables of a prepared statement have changed since it was prepared, because its table was
+    /// dropped and created again. From now on this statement is refused: prepare it again. Nothing was executed.
+    Outdated,
     /// A value does not fit its variable. Nothing was sent.
     Bind(Box<BindError>),
     /// The session cannot use the keyspace: [`Session::use_keyspace`](super::Session::use_keyspace).
     Keyspace(Box<KeyspaceError>),
     /// The request cannot be encoded. Nothing was sent.
     Encode(CqlEncodeError),
-    /// Only the session may send this opcode: it belongs to the handshake, or registers for events.
-    Unsupported(Opcode),
+    /// The call was made by another session than that which sends it. Nothing was sent.
+    Foreign,
     /// The session is closed.
     Closed,
     /// The executor dropped the session's tasks: the session cannot be used any more.
     Abandoned,
     /// The session was created in a parent process, before a fork.
     Forked,
+}
+
+/// The local data centre of a session, if no node is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownDataCenter {
+    /// The local data centre.
+    pub data_center: String,
+    /// The data centres that have nodes: the first 16, in ascending order.
+    pub found: Vec<String>,
+}
+
+impl fmt::Display for UnknownDataCenter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no node is in the local data centre {:?}: the cluster has ", self.data_center)?;
+        for (index, name) in self.found.iter().enumerate() {
+            write!(f, "{}{name:?}", if index == 0 { "" } else { ", " })?;
+        }
+        f.write_str("; correct local_data_center, or allow remote_hosts")
+    }
 }
 
 /// A host that did not take a request.
@@ -72,8 +113,8 @@ pub struct Rejection {
     /// Why it did not take the request.
     pub reason: RejectionReason,
     /// If the host is down, why the last attempt to connect failed:
-    /// [`HostStatus::refusal`](super::HostStatus::refusal). If the connection was lost, the underlying
-    /// error, if there is one.
+    /// [`HostStatus::refusal`](super::HostStatus::refusal). If no connection was open until the time limit, also
+    /// what the attempt waits for. If the connection was lost, the underlying error, if there is one.
     pub refusal: Option<String>,
 }
 
@@ -132,20 +173,56 @@ impl RequestError {
                     |host: &Rejection| matches!(host.reason, RejectionReason::Pool(AcquireError::TimedOut { .. }));
                 !hosts.is_empty() && hosts.iter().all(timed_out)
             }
-            Self::Lost { .. }
+            Self::UnknownDataCenter(_)
+            | Self::Lost { .. }
             | Self::Server(_)
             | Self::Reply(_)
             | Self::Row(_)
             | Self::Unexpected(_)
+            | Self::ManyRows { .. }
             | Self::RepeatedPage
+            | Self::SchemaDisagreement { .. }
+            | Self::Outdated
             | Self::Bind(_)
             | Self::Keyspace(_)
             | Self::Encode(_)
-            | Self::Unsupported(_)
+            | Self::Foreign
             | Self::Closed
             | Self::Abandoned
             | Self::Forked => false,
         }
+    }
+
+    /// The type of the error in metrics: `error.type`.
+    pub(crate) fn type_name(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::TimedOut { .. } => "timeout",
+            Self::NoHost(_) => "no_server",
+            Self::Lost { .. } => "network",
+            Self::Server(error) => return Cow::Owned(format!("{:#06x}", error.code.number())),
+            Self::Reply(_) | Self::Row(_) | Self::Unexpected(_) | Self::ManyRows { .. } | Self::RepeatedPage => "reply",
+            Self::UnknownDataCenter(_) => "no_server",
+            Self::SchemaDisagreement { .. } => "schema_disagreement",
+            Self::Outdated => "outdated",
+            Self::Bind(_) | Self::Encode(_) | Self::Foreign => "invalid",
+            Self::Keyspace(_) => "keyspace",
+            Self::Closed | Self::Abandoned | Self::Forked => "closed",
+        })
+    }
+
+    /// The same error, if only the preparation of a statement has failed: then nothing was executed.
+    pub(super) fn of_preparation(mut self) -> Self {
+        if let Self::TimedOut { sent, .. } = &mut self {
+            *sent = false;
+        }
+        if let Self::NoHost(hosts) = &mut self {
+            for host in hosts {
+                if let RejectionReason::Lost { sent, .. } = &mut host.reason {
+                    *sent = false;
+                }
+            }
+        }
+        self
     }
 
     /// Whether a server may have executed the request.
@@ -159,10 +236,18 @@ impl RequestError {
             | Self::Reply(_)
             | Self::Row(_)
             | Self::Unexpected(_)
+            | Self::ManyRows { .. }
             | Self::RepeatedPage
+            | Self::SchemaDisagreement { .. }
             | Self::Closed
             | Self::Abandoned => true,
-            Self::Bind(_) | Self::Keyspace(_) | Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
+            Self::UnknownDataCenter(_)
+            | Self::Outdated
+            | Self::Bind(_)
+            | Self::Keyspace(_)
+            | Self::Encode(_)
+            | Self::Foreign
+            | Self::Forked => false,
         }
     }
 }
@@ -180,10 +265,11 @@ impl fmt::Display for RequestError {
                 }
                 Ok(())
             }
+            Self::UnknownDataCenter(error) => error.fmt(f),
             Self::TimedOut { address, sent: true } => write!(f, "{address} did not answer in time"),
             Self::TimedOut { address, sent: false } => write!(f, "{address} did not take the request in time"),
             Self::Lost { address, cause, reason } => {
-                write!(f, "the connection to {address} failed: {cause}")?;
+                write!(f, "the connection to {address} failed: {}", HexCode(*cause))?;
                 reason.append(f)
             }
             Self::Server(error) => error.fmt(f),
@@ -192,9 +278,18 @@ impl fmt::Display for RequestError {
             Self::Bind(error) => error.fmt(f),
             Self::Keyspace(error) => error.fmt(f),
             Self::Unexpected(opcode) => write!(f, "{opcode} is no answer to the request"),
+            Self::ManyRows { count } => write!(f, "the answer has {count} rows, expected at most one"),
+            Self::SchemaDisagreement { limit } => write!(
+                f,
+                "the statement was executed, but not all hosts have the new schema after {limit:?}: wait for \
+                 schema_agreement before the next request"
+            ),
+            Self::Outdated => {
+                f.write_str("the bind variables of the statement have changed since it was prepared: prepare it again")
+            }
             Self::RepeatedPage => f.write_str("the position after the page is that before it"),
             Self::Encode(error) => write!(f, "the request cannot be encoded: {error}"),
-            Self::Unsupported(opcode) => write!(f, "opcode {opcode} cannot be sent by the application"),
+            Self::Foreign => f.write_str("the call was made by another session: make it by the session that sends it"),
             Self::Closed => f.write_str("the session is closed"),
             Self::Abandoned => f.write_str("the executor dropped the tasks of the session: create a new session"),
             Self::Forked => {
@@ -222,11 +317,15 @@ impl core::error::Error for RequestError {
                 RejectionReason::Lost { cause, .. } => Some(cause),
                 RejectionReason::Refused(_) => None,
             },
-            Self::TimedOut { .. }
+            Self::UnknownDataCenter(_)
+            | Self::TimedOut { .. }
             | Self::Keyspace(_)
             | Self::Unexpected(_)
+            | Self::ManyRows { .. }
             | Self::RepeatedPage
-            | Self::Unsupported(_)
+            | Self::SchemaDisagreement { .. }
+            | Self::Outdated
+            | Self::Foreign
             | Self::Closed
             | Self::Abandoned
             | Self::Forked => None,
@@ -251,13 +350,22 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.address)?;
         match self.reason {
+            // Nobody was busy: the pool has no connection yet.
+            RejectionReason::Pool(AcquireError::TimedOut { in_flight: 0, .. }) if self.refusal.is_some() => {
+                f.write_str("no connection was open in time")
+            }
             RejectionReason::Pool(error) => error.fmt(f),
-            RejectionReason::Lost { cause, .. } => write!(f, "the connection failed: {cause}"),
+            RejectionReason::Lost { cause, .. } => write!(f, "the connection failed: {}", HexCode(cause)),
             RejectionReason::Refused(code) => write!(f, "the server refused: {code}"),
         }?;
-        match &self.refusal {
-            Some(refusal) => write!(f, " ({refusal})"),
-            None => Ok(()),
+        if let Some(refusal) = &self.refusal {
+            write!(f, " ({refusal})")?;
+        }
+        match self.reason {
+            RejectionReason::Pool(AcquireError::Down { cause: Cause::Authentication }) => {
+                f.write_str("; check SessionOptions::credential")
+            }
+            RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => Ok(()),
         }
     }
 }

@@ -12,26 +12,29 @@
 mod batch;
 
 use super::Reply;
+use super::call::Body;
 use super::failure::{Finding, LinkFailure};
 use super::options::{CqlHost, LOWER_VERSION_FOR};
+use crate::events::Events;
 use crate::lock;
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use batch::{Batch, Member};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::{Poll, Waker};
 use poolhouse_core::machine::{Observer, Stale};
 use poolhouse_core::mux::{
     Acquire, AcquireError, HostState, Mux, MuxAction, MuxClaim, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId,
     MuxOnHeap, MuxWaiterId, Stream, Written,
 };
-use poolhouse_core::observe::contain;
+use poolhouse_core::observe::{EventContext, Within, contain};
 use poolhouse_core::storage::Heap;
 use poolhouse_core::storage::deadlines::Deadlines;
 use poolhouse_core::{Cause, Instant, Reason};
-use poolhouse_cql::{CqlEncodeError, Flags, Limits, Outgoing, Request, Version};
-use poolhouse_driver::{Subscribers, Tap, is_earlier, register};
+use poolhouse_cql::{CqlEncodeError, Limits, Outgoing, Request, Version};
+use poolhouse_driver::{Publish as _, Tap, is_earlier, register};
 use std::sync::{Mutex, PoisonError};
 
 /// The value for "no slot".
@@ -51,7 +54,26 @@ const EXPIRE_MAX: usize = 1024;
 pub(super) struct Host {
     pub(super) id: MuxId,
     pub(super) address: String,
+    events: Events,
+    /// Whether the server has accepted the connection of the last attempt.
+    pub(super) is_accepted: AtomicBool,
+    /// The number of attempts to connect.
+    pub(super) dials: AtomicUsize,
     state: Mutex<State>,
+}
+
+/// When it is the turn of a connection to be established, in this order. A host without an open connection has one
+/// attempt at a time: hosts that never answer cannot take the attempts of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It is the first of a host that requests wait for.
+    Awaited,
+    /// It is the first of another host.
+    First,
+    /// Its host has an open one.
+    Further,
+    /// After the attempt of its host.
+    Later,
 }
 
 struct State {
@@ -161,13 +183,6 @@ pub(super) enum Failure {
     },
 }
 
-/// A request to send, and the flags of its envelope.
-#[derive(Clone, Copy)]
-pub(super) struct Message<'r> {
-    pub(super) request: &'r Request<'r>,
-    pub(super) flags: Flags,
-}
-
 /// Result of [`Host::take_output`].
 pub(super) enum Output {
     /// The connection must be closed.
@@ -213,7 +228,7 @@ impl Effects {
 
 /// Records why connections are closed, and forwards every event.
 struct HostObserver<'a> {
-    tap: Tap<'a, Subscribers>,
+    tap: Tap<'a, Events>,
     closed: Vec<(MuxConnId, Cause)>,
     /// Whether there was an event other than `StreamAcquired` and `ReplyReceived`. Only then may
     /// the pool's timeout be earlier than before.
@@ -221,15 +236,20 @@ struct HostObserver<'a> {
 }
 
 impl Observer<MuxEvent> for HostObserver<'_> {
-    #[inline]
+    #[inline(always)]
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline(always)]
+    fn on_event_in(&mut self, now: Instant, event: &MuxEvent, context: &EventContext<'_>) {
         if !matches!(event, MuxEvent::StreamAcquired { .. } | MuxEvent::ReplyReceived { .. }) {
             self.is_timeout_changed = true;
         }
         if let MuxEvent::ConnectionClosed { conn, reason: MuxClosed::Error(cause), .. } = event {
             self.closed.push((*conn, *cause));
         }
-        self.tap.on_event(now, event);
+        self.tap.on_event_in(now, event, context);
     }
 }
 
@@ -242,10 +262,12 @@ impl Host {
         config: MuxConfig,
         version: Version,
         limits: Limits,
-        events: &Subscribers,
+        events: &Events,
     ) -> Self {
         let address = address.address.clone();
-        let mux = Mux::new(now, id, config, &mut Tap::of_server(events, &address));
+        let events = events.of_server(&address);
+        let mut mux = Mux::new(now, id, config, &mut Tap::of_server(&events, &address));
+        mux.keep_first_stream();
         let state = State {
             mux,
             version,
@@ -260,7 +282,14 @@ impl Host {
             armed: None,
             is_tight: false,
         };
-        Self { id, address, state: Mutex::new(state) }
+        Self {
+            id,
+            address,
+            events,
+            is_accepted: AtomicBool::new(false),
+            dials: AtomicUsize::new(0),
+            state: Mutex::new(state),
+        }
     }
 
     /// Sets the source of the random part of pauses between attempts to connect.
@@ -273,11 +302,10 @@ impl Host {
     pub(super) fn change<T>(
         self: &Arc<Self>,
         now: Instant,
-        events: &Subscribers,
         effects: &mut Effects,
         change: impl FnOnce(&mut Change<'_>) -> T,
     ) -> T {
-        let tap = Tap::of_server(events, &self.address);
+        let tap = Tap::of_server(&self.events, &self.address);
         let observer = HostObserver { tap, closed: Vec::new(), is_timeout_changed: false };
         let mut state = lock(&self.state);
         let mut changed = Change { host: self, state: &mut state, now, observer, effects };
@@ -334,6 +362,32 @@ impl Host {
         lock(&self.state).armed
     }
 
+    /// Why no connection is open: the reason of the last attempt, or what this one waits for. `None` if one is.
+    pub(super) fn absence(&self) -> Option<String> {
+        let state = lock(&self.state);
+        if state.mux.state().open > 0 {
+            return None;
+        }
+        let waits_for = || match self.is_accepted.load(Ordering::Relaxed) {
+            true => Finding::NoAnswer { limit: None }.to_string(),
+            false => Finding::NotAccepted { limit: None }.to_string(),
+        };
+        Some(state.refusal.clone().unwrap_or_else(waits_for))
+    }
+
+    /// When it is the turn of this connection. `None` if the pool no longer needs it.
+    pub(super) fn turn(&self, conn: MuxConnId) -> Option<Turn> {
+        let mut state = lock(&self.state);
+        link_of(&mut state.links, conn)?;
+        let HostState { queued, open, .. } = state.mux.state();
+        Some(match self.dials.load(Ordering::Acquire) {
+            _ if open > 0 => Turn::Further,
+            0 if queued > 0 => Turn::Awaited,
+            0 => Turn::First,
+            _ => Turn::Later,
+        })
+    }
+
     /// Passes the pool, the version that a new connection tries first, and the last refusal to
     /// `look`.
     pub(super) fn look<T>(&self, now: Instant, look: impl FnOnce(&Mux<MuxOnHeap>, Version, Option<&str>) -> T) -> T {
@@ -370,12 +424,12 @@ impl Change<'_> {
     /// [`Failure::Rejected`], [`Failure::Connecting`], [`Failure::Encode`]: the request has no slot.
     pub(super) fn begin(
         &mut self,
-        message: Message<'_>,
+        body: &Body<'_>,
         waits: bool,
         deadline: Option<Instant>,
         waker: Waker,
     ) -> Result<u32, Failure> {
-        let slot = match self.start(message, waits, deadline) {
+        let slot = match self.start(body, waits, deadline) {
             Ok(slot) => slot,
             Err(failure) => {
                 self.effects.dropped = Some(waker);
@@ -390,7 +444,7 @@ impl Change<'_> {
     /// Sends a request, or enters the pool's queue. Returns its slot.
     ///
     /// - `waits`: whether it waits for the first connection.
-    fn start(&mut self, message: Message<'_>, waits: bool, deadline: Option<Instant>) -> Result<u32, Failure> {
+    fn start(&mut self, body: &Body<'_>, waits: bool, deadline: Option<Instant>) -> Result<u32, Failure> {
         if !waits && self.state.mux.must_connect(self.now, &mut self.observer) {
             return Err(Failure::Connecting);
         }
@@ -398,12 +452,14 @@ impl Change<'_> {
         let slot = self.take_slot();
         match acquired {
             Acquire::Granted(stream) => {
-                if let Err(failure) = self.send(slot, stream, message) {
+                if let Err(failure) = self.send(slot, stream, body) {
                     self.state.free.push(slot);
                     return Err(failure);
                 }
             }
             Acquire::Queued(waiter) => {
+                // Now it is the turn of this host's connection.
+                self.effects.wake_keeper |= self.state.mux.state().open == 0;
                 let place = waiter.index() as usize;
                 if self.state.queued.len() <= place {
                     self.state.queued.resize(place + 1, NONE);
@@ -440,7 +496,7 @@ impl Change<'_> {
     /// id to a queued request, sends the request.
     ///
     /// - `waker`: as [`register`] takes it.
-    pub(super) fn poll(&mut self, slot: u32, message: Message<'_>, waker: &mut Option<Waker>) -> Poll<Outcome> {
+    pub(super) fn poll(&mut self, slot: u32, body: &Body<'_>, waker: &mut Option<Waker>) -> Poll<Outcome> {
         let Some(place) = self.state.slots.get_mut(slot as usize) else {
             return Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, reason: Reason::NONE, sent: true }));
         };
@@ -452,7 +508,7 @@ impl Change<'_> {
             SlotState::Queued(waiter) => match self.state.mux.claim(self.now, waiter) {
                 MuxClaim::Waiting => self.state.slots[slot as usize].state = SlotState::Queued(waiter),
                 MuxClaim::Granted(stream) => {
-                    if let Err(failure) = self.send(slot, stream, message) {
+                    if let Err(failure) = self.send(slot, stream, body) {
                         self.free(slot);
                         return Poll::Ready(Err(failure));
                     }
@@ -540,7 +596,7 @@ impl Change<'_> {
     }
 
     /// Appends a request to the output of its connection.
-    fn send(&mut self, slot: u32, stream: Stream, message: Message<'_>) -> Result<(), Failure> {
+    fn send(&mut self, slot: u32, stream: Stream, body: &Body<'_>) -> Result<(), Failure> {
         let State { links, slots, mux, limits, .. } = &mut *self.state;
         let Some(link) = link_of(links, stream.conn()) else {
             // The stream id was granted, and the connection failed before the claim.
@@ -555,9 +611,7 @@ impl Change<'_> {
         }
         let was_empty = link.out.is_empty();
         let start = link.taken + link.out.len() as u64;
-        let outgoing = Outgoing::new(link.version, stream.id().cast_signed())
-            .with_flags(message.flags.without(Flags::COMPRESSION));
-        if let Err(error) = message.request.encode(&mut link.out, outgoing, limits) {
+        if let Err(error) = body.encode(&mut link.out, link.version, stream.id(), limits) {
             let _ = mux.release(self.now, stream, Written::No, &mut self.observer);
             return Err(Failure::Encode(error));
         }
@@ -603,17 +657,18 @@ impl Change<'_> {
         if let Some(link) = link_of(&mut self.state.links, conn) {
             link.reason = reason.clone();
         }
-        let establishing = self.state.mux.handle_establish_failed(self.now, conn, *cause, &mut self.observer);
+        let mut observer = Within::new(&mut self.observer, EventContext::NONE.with_reason(reason));
+        let establishing = self.state.mux.handle_establish_failed(self.now, conn, *cause, &mut observer);
         if establishing.is_err() {
             // If the connection was not being established either, the pool has already closed it.
-            let _ = self.state.mux.handle_failed(self.now, conn, *cause, &mut self.observer);
+            let _ = self.state.mux.handle_failed(self.now, conn, *cause, &mut observer);
         }
     }
 
     /// Passes received replies to their requests. A reply that no request waits for, or that
     /// arrives before its request was sent, closes the connection: another request may wait in vain.
     /// Cassandra 5.0 sends such replies: when requests have waited in its queue for too long, the errors
-    /// for them have stream 0.
+    /// for them have stream 0, which therefore no request has.
     pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Reply>) {
         // If the connection is already closed, the loop below finds no link.
         let _ = self.state.mux.handle_received(self.now, conn);

@@ -48,15 +48,15 @@ impl<P: Platform> Session<P> {
     /// [`pool_timeout`](super::MuxOptions::pool_timeout). A pool that has grown begins again with
     /// `core_connections`.
     ///
-    /// Prepare statements again after the call. An existing [`Statement`](super::Statement) keeps the
-    /// keyspace in which it was prepared, on the hosts that have prepared it then; another host prepares
-    /// its text in the new keyspace, which fails with [`ErrorCode::UNPREPARED`] or with the error of the
-    /// server. This holds for executions that are in progress, too. Also begin new
-    /// [`pages`](Session::pages): each page is a request.
+    /// Prepare statements again after the call; texts with values are prepared again by themselves. An
+    /// existing [`Statement`](super::Statement) keeps the keyspace in which it was prepared, on the hosts that
+    /// have prepared it then; another host prepares its text in the new keyspace, which fails with
+    /// [`ErrorCode::UNPREPARED`] or with the error of the server. This holds for executions that are in
+    /// progress, too. Also begin new [`pages`](super::Call::pages): each page is a request.
     ///
     /// - `keyspace`: as [`SessionOptions::keyspace`](super::SessionOptions::keyspace), without quotation
     ///   marks. `CREATE KEYSPACE Shop` creates `shop`, and `CREATE KEYSPACE "Shop"` creates `Shop`. After
-    ///   its creation, wait for [`Session::schema_agreement`] first.
+    ///   its creation by another client, wait for [`Session::schema_agreement`] first.
     ///
     /// Dropping the future changes nothing, unless it was ready. If several calls run at the same time,
     /// the keyspace is that of the last change.
@@ -76,11 +76,10 @@ impl<P: Platform> Session<P> {
     /// ```
     /// use poolhouse_client::Platform;
     /// use poolhouse_client::mux::{RequestError, Session};
-    /// use poolhouse_cql::Consistency;
     ///
     /// async fn archive<P: Platform>(session: &Session<P>) -> Result<(), RequestError> {
     ///     session.use_keyspace("archive").await?;
-    ///     session.query("SELECT id FROM orders", Consistency::One).await?; // Of archive.orders.
+    ///     session.query("SELECT id FROM orders").send().await?; // Of archive.orders.
     ///     Ok(())
     /// }
     /// ```
@@ -159,9 +158,10 @@ impl<P: Platform> Shared<P> {
             let mut current = lock(&self.keyspace);
             *current = Some(Arc::from(keyspace));
             for host in self.hosts().all() {
-                host.change(now, &self.events, &mut effects, |change| change.replace_connections());
+                host.change(now, &mut effects, |change| change.replace_connections());
             }
         }
+        lock(&self.statements).clear();
         self.run_effects(&mut effects);
     }
 }

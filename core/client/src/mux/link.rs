@@ -7,13 +7,13 @@
 //! The replies of one read are passed on under one lock.
 
 use super::Shared;
-use super::failure::{Finding, LinkFailure, text_of};
+use super::failure::{Finding, Foreign, LinkFailure, text_of};
 use super::host::{Effects, Host, Output};
-use super::options::PORT_DEFAULT;
+use super::options::{PORT_DEFAULT, SessionOptions};
 use super::reply::{Reply, copy_body};
-use crate::Platform;
 use crate::net::{Net, Stream};
 use crate::resolver::before;
+use crate::{Platform, lock};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -21,13 +21,14 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 use core::future::poll_fn;
 use core::pin::pin;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll};
 use embedded_io_async::{Read, Write};
 use poolhouse_core::mux::MuxConnId;
 use poolhouse_core::{Cause, HostAddress, Reason};
 use poolhouse_cql::{
-    CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
-    Password, Version,
+    Compression, CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM,
+    Encoder, Limits, Password, Version,
 };
 use poolhouse_driver::{BaseRuntime as _, Runtime as _};
 use zeroize::Zeroizing;
@@ -37,7 +38,7 @@ pub(super) const INPUT_BYTES: usize = 32 * 1024;
 /// The maximum number of bytes of one read before the connection is established.
 const HANDSHAKE_INPUT_BYTES: usize = 2048;
 /// Empty buffers, of output and of incomplete envelopes, are shrunk to this capacity in bytes.
-const KEEP_BYTES_MAX: usize = 256 * 1024;
+pub(super) const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 /// Establishes a connection and serves it until its end.
 pub(super) async fn run<P: Platform>(mut end: End<P>) {
@@ -49,7 +50,12 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
         Some(Err(failure)) => {
             // The text of a foreign error is not made under the lock.
             let report = text_of(&failure.reason);
-            shared.step(&host, |change| change.refused(conn, report));
+            // With the others of a silent host, requests would wait as long again for each. They fail now.
+            let others = if failure.cause == Cause::NetworkTimeout { shared.take_later(&host) } else { Vec::new() };
+            shared.step(&host, |change| {
+                change.refused(conn, report);
+                others.into_iter().for_each(|other| change.failed(other, &failure));
+            });
             end.failure = failure;
             return;
         }
@@ -60,6 +66,7 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
     if shared.step(&host, |change| change.established(conn, version)).is_err() {
         return;
     }
+    end.dial = None;
     if let Err(failure) = io.take_in_leftover() {
         end.failure = failure;
         return;
@@ -75,11 +82,40 @@ pub(super) struct End<P: Platform> {
     host: Arc<Host>,
     conn: MuxConnId,
     failure: LinkFailure,
+    /// Until the pool has the connection, or its failure: then it is the turn of others.
+    dial: Option<Dial<P>>,
 }
 
 impl<P: Platform> End<P> {
-    pub(super) const fn new(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId) -> Self {
-        Self { shared, host, conn, failure: LinkFailure { cause: Cause::Cancelled, reason: Reason::NONE } }
+    pub(super) fn new(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId) -> Self {
+        let dial = Some(Dial::new(Arc::clone(&shared), Arc::clone(&host)));
+        Self { shared, host, conn, failure: LinkFailure { cause: Cause::Cancelled, reason: Reason::NONE }, dial }
+    }
+}
+
+/// An attempt to connect, which counts until it is dropped.
+struct Dial<P: Platform>(Arc<Shared<P>>, Arc<Host>);
+
+impl<P: Platform> Dial<P> {
+    fn new(shared: Arc<Shared<P>>, host: Arc<Host>) -> Self {
+        shared.dials.fetch_add(1, Ordering::AcqRel);
+        host.dials.fetch_add(1, Ordering::AcqRel);
+        Self(shared, host)
+    }
+}
+
+impl<P: Platform> Drop for Dial<P> {
+    fn drop(&mut self) {
+        // In the child of a fork, the keeper is a task of the parent process.
+        if self.0.is_forked() {
+            return;
+        }
+        self.0.dials.fetch_sub(1, Ordering::AcqRel);
+        self.1.dials.fetch_sub(1, Ordering::AcqRel);
+        // The next one may begin.
+        if !lock(&self.0.starting).is_empty() {
+            self.0.keeper.notify(usize::MAX);
+        }
     }
 }
 
@@ -128,35 +164,62 @@ pub(super) async fn establish_to<P: Platform>(
 ) -> Result<Established<P>, LinkFailure> {
     let version = host.look(shared.now(), |_, version, _| version);
     let lowered = |older| shared.step(host, |change| change.lower(older));
-    establish(shared, &host.address, keyspace, version, lowered).await
+    let terms = Terms { keyspace, version, ..Terms::of_requests(&shared.options) };
+    establish(shared, &host.address, terms, &host.is_accepted, lowered).await
+}
+
+/// What a connection is established with.
+pub(super) struct Terms<'a> {
+    /// The keyspace of statements that name none.
+    pub(super) keyspace: Option<&'a str>,
+    /// The newest version to try.
+    pub(super) version: Version,
+    pub(super) compressions: &'a [Compression],
+    pub(super) limits: Limits,
+}
+
+impl<'a> Terms<'a> {
+    fn of_requests(options: &'a SessionOptions) -> Self {
+        let SessionOptions { version, compressions, .. } = options;
+        Self { keyspace: None, version: *version, compressions, limits: options.limits() }
+    }
 }
 
 /// Connects and performs the handshake. Repeats both with older versions until the server supports
 /// one.
 ///
-/// - `keyspace`: that of statements that name none.
+/// - `is_accepted`: is set when the server has accepted the connection: then it is its turn.
 /// - `lowered`: receives each older version before it is tried.
 pub(super) async fn establish<P: Platform>(
     shared: &Shared<P>,
     address: &str,
-    keyspace: Option<&str>,
-    mut version: Version,
+    mut terms: Terms<'_>,
+    is_accepted: &AtomicBool,
     lowered: impl Fn(Version),
 ) -> Result<Established<P>, LinkFailure> {
     let platform = shared.runtime.platform();
-    let deadline = shared.options.connect_timeout.map(|limit| platform.now().saturating_add(limit));
+    let limit = shared.options.connect_timeout;
+    let deadline = limit.map(|limit| platform.now().saturating_add(limit));
     let attempts = async {
         let address = HostAddress::parse_with_port(address, PORT_DEFAULT).ok_or(LinkFailure::from(Cause::Dns))?;
         loop {
+            is_accepted.store(false, Ordering::Relaxed);
             let connected = shared.runtime.connect(&address, deadline).await;
-            let stream = connected.map_err(|error| LinkFailure { cause: error.cause, reason: error.reason })?;
-            match perform_handshake(shared, stream, keyspace, version).await? {
+            let stream = connected.map_err(|error| {
+                if error.cause == Cause::NetworkTimeout && error.reason.get().is_none() {
+                    LinkFailure::of(Cause::NetworkTimeout, Finding::NotAccepted { limit })
+                } else {
+                    LinkFailure { cause: error.cause, reason: error.reason }
+                }
+            })?;
+            is_accepted.store(true, Ordering::Relaxed);
+            match perform_handshake(shared, stream, &terms).await? {
                 Ok(established) => return Ok(established),
                 // Each attempt uses an older version than the previous one, so the loop ends even
                 // if the version of the host changes meanwhile.
                 Err(older) => {
-                    debug_assert!(older < version, "the handshake never requests a newer version");
-                    version = older;
+                    debug_assert!(older < terms.version, "the handshake never requests a newer version");
+                    terms.version = older;
                     lowered(older);
                 }
             }
@@ -166,28 +229,33 @@ pub(super) async fn establish<P: Platform>(
         Some(at) => before(platform, at, attempts).await,
         None => Some(attempts.await),
     };
-    established.unwrap_or(Err(LinkFailure::from(Cause::NetworkTimeout)))
+    established.unwrap_or_else(|| {
+        let finding = match is_accepted.load(Ordering::Relaxed) {
+            true => Finding::NoAnswer { limit },
+            false => Finding::NotAccepted { limit },
+        };
+        Err(LinkFailure { cause: Cause::NetworkTimeout, reason: finding.into() })
+    })
 }
 
 /// Performs the handshake. Returns an older version to try if the server does not support this one.
 async fn perform_handshake<P: Platform>(
     shared: &Shared<P>,
     mut stream: Stream<P>,
-    keyspace: Option<&str>,
-    version: Version,
+    terms: &Terms<'_>,
 ) -> Result<Result<Established<P>, Version>, LinkFailure> {
     let options = &shared.options;
     let startup_options: Vec<_> =
         options.startup_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let handshake_options = CqlHandshakeOptions {
-        version,
-        compressions: &options.compressions,
+        version: terms.version,
+        compressions: terms.compressions,
         ask_supported: true,
         driver_name: Some(P::DRIVER_NAME),
         driver_version: Some(P::DRIVER_VERSION),
         startup_options: &startup_options,
-        keyspace,
-        limits: options.limits(),
+        keyspace: terms.keyspace,
+        limits: terms.limits,
     };
     let who = options
         .credential
@@ -196,6 +264,8 @@ async fn perform_handshake<P: Platform>(
     let credential_bytes = who.as_ref().map_or(0, |who| who.username.len() + who.password.len());
     let mut handshake = CqlHandshake::new(handshake_options, who, Vec::new(), Vec::new());
     let mut input = vec![0; HANDSHAKE_INPUT_BYTES];
+    // The first bytes of the server, until they were an envelope.
+    let mut first = Some(Vec::new());
     loop {
         // The output may contain the password. Its capacity suffices for all of it, because a
         // buffer that grows would leave copies in memory.
@@ -205,17 +275,36 @@ async fn perform_handshake<P: Platform>(
         }
         let count = stream.read(&mut input).await.map_err(LinkFailure::of_stream::<P>)?;
         if count == 0 {
-            return Err(closed());
+            return Err(match first.as_deref() {
+                Some([]) => LinkFailure::of(Cause::Network, Finding::ClosedAtOnce),
+                Some(first) => Foreign::of(first)
+                    .map_or_else(closed, |foreign| LinkFailure::of(Cause::Protocol, Finding::Foreign(foreign))),
+                None => closed(),
+            });
         }
         let mut rest = input.get(..count).unwrap_or_default();
+        if let Some(first) = first.as_mut().filter(|first| first.len() < Foreign::BYTES) {
+            first.extend_from_slice(rest);
+        }
         loop {
-            let handled = handshake.handle_input(rest).map_err(|error| refused(&handshake, error))?;
+            let handled = handshake.handle_input(rest).map_err(|error| {
+                // Another protocol violates this one by its first bytes.
+                let foreign = first.as_deref().filter(|_| error.cause() == Cause::Protocol).and_then(Foreign::of);
+                foreign.map_or_else(
+                    || refused(&handshake, error),
+                    |foreign| LinkFailure::of(Cause::Protocol, Finding::Foreign(foreign)),
+                )
+            })?;
             rest = rest.get(handled.consumed_bytes..).unwrap_or_default();
             match handled.next {
                 // Bytes arrived before the request that they could answer. The handshake rejects
                 // them.
                 CqlNext::Transmit if !rest.is_empty() => {}
-                CqlNext::Transmit | CqlNext::Receive => break,
+                CqlNext::Transmit => {
+                    first = None;
+                    break;
+                }
+                CqlNext::Receive => break,
                 CqlNext::Reconnect { version } => return Ok(Err(version)),
                 CqlNext::Established(CqlEstablished { version, compression, .. }) => {
                     let (decoder, _) = handshake.into_parts();
@@ -250,7 +339,7 @@ pub(super) async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[
 }
 
 fn closed() -> LinkFailure {
-    LinkFailure { cause: Cause::Network, reason: Finding::Closed.into() }
+    LinkFailure::of(Cause::Network, Finding::Closed)
 }
 
 /// An established connection.
@@ -365,7 +454,7 @@ impl<'a, P: Platform> Io<'a, P> {
         let decoded = self.decode(bytes);
         if !self.batch.is_empty() || !bytes.is_empty() {
             let Self { shared, host, conn, batch, effects, .. } = self;
-            host.change(shared.now(), &shared.events, effects, |change| change.dispatch(*conn, batch));
+            host.change(shared.now(), effects, |change| change.dispatch(*conn, batch));
             shared.run_effects(effects);
             batch.clear();
         }

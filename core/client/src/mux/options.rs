@@ -1,6 +1,10 @@
 //! The options of a session.
 
-use super::RetryPolicy;
+use super::{NodeStatus, RetryPolicy};
+#[cfg(feature = "tracing")]
+use crate::log::LogOptions;
+#[cfg(feature = "tracing")]
+use crate::spans::TracingOptions;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::{Error, OptionError};
@@ -14,7 +18,7 @@ use poolhouse_core::ConfigError;
 use poolhouse_core::HostAddress;
 use poolhouse_core::cluster::ClusterOptions;
 use poolhouse_core::mux::{Distance, MuxConfig, MuxOptions};
-use poolhouse_cql::{Compression, Limits, Version, is_keyspace_name};
+use poolhouse_cql::{Compression, Consistency, Limits, Version, is_keyspace_name};
 use poolhouse_uri::Secret;
 use poolhouse_uri::dns::Resolver;
 use poolhouse_wire::peer_text;
@@ -84,6 +88,13 @@ impl fmt::Debug for CqlCredential {
 /// The default of [`SessionOptions::connect_timeout`].
 pub(super) const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
+/// Whether a session uses a node: [`SessionOptions::host_filter`](SessionOptions#structfield.host_filter).
+pub type HostFilter = dyn Fn(&NodeStatus) -> bool + Send + Sync;
+
+/// Translates the address of a node:
+/// [`SessionOptions::address_translator`](SessionOptions#structfield.address_translator).
+pub type AddressTranslator = dyn Fn(SocketAddr) -> SocketAddr + Send + Sync;
+
 /// The options of a [`Session`](super::Session).
 #[derive(Clone)]
 #[non_exhaustive]
@@ -101,6 +112,20 @@ pub struct SessionOptions {
     pub remote_hosts: usize,
     /// When the tables of nodes are read, with `discovers_hosts`.
     pub cluster: ClusterOptions,
+    /// Whether each node is reached at the port that the tables name, with `discovers_hosts`. Default false: at
+    /// the port of the contact point. Enable it if nodes listen on different ports of one address: otherwise all but
+    /// one of them are ignored, which [`ClusterEvent::RowsIgnored`](super::ClusterEvent::RowsIgnored) and
+    /// [`ClusterStatus::ignored_rows`](super::ClusterStatus#structfield.ignored_rows) report.
+    pub node_ports: bool,
+    /// Selects the nodes that the session uses, with `discovers_hosts`: no connection is opened to those for
+    /// which it returns false or panics, apart from the contact points. Default `None`: all.
+    pub host_filter: Option<Arc<HostFilter>>,
+    /// Returns the address at which the session reaches a node, for the address that the node has in the tables,
+    /// with `discovers_hosts`. It is called at each reading, and must return the same each time. Of nodes with the
+    /// same translated address, all but one are ignored, as is a node for which it panics:
+    /// [`ClusterStatus::ignored_rows`](super::ClusterStatus#structfield.ignored_rows). Default `None`: the same
+    /// address.
+    pub address_translator: Option<Arc<AddressTranslator>>,
     /// Options of the pools. `distance` is replaced by that of each host.
     pub mux: MuxOptions,
     /// The newest version of the protocol to try. If a server does not support it, older versions
@@ -120,6 +145,17 @@ pub struct SessionOptions {
     pub request_timeout: Option<Duration>,
     /// Whether requests are sent again after errors of servers. Default [`RetryPolicy::Default`].
     pub retry: RetryPolicy,
+    /// The number of replicas that must answer, unless a call names another. Default
+    /// [`Consistency::LocalQuorum`].
+    pub consistency: Consistency,
+    /// Limit on the time for which a statement that has changed the schema waits until all hosts have the new
+    /// one: [`Session::schema_agreement`](super::Session::schema_agreement). `None`: it does not wait.
+    /// Default 10 s.
+    pub schema_agreement: Option<Duration>,
+    /// Limit on the number of prepared statements that the session keeps for texts with values:
+    /// [`Session::query`](super::Session::query). Beyond it, the one that was not used for the longest time is
+    /// forgotten. Default 1,000.
+    pub statements_max: usize,
     /// Limit on the body of a received or sent envelope, in bytes. Default 256 MiB, the protocol's
     /// own limit.
     pub body_bytes_max: u32,
@@ -133,6 +169,12 @@ pub struct SessionOptions {
     /// Encryption of TCP connections. Default none.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
+    /// What is logged, and the time from which a request is slow. Default all; no time.
+    #[cfg(feature = "tracing")]
+    pub log: LogOptions,
+    /// Whether requests have spans. Default none.
+    #[cfg(feature = "tracing")]
+    pub tracing: TracingOptions,
     /// Resolves the names of hosts. The platform resolves the names for which it returns `None`.
     /// Default: the platform resolves all names.
     pub resolver: Option<Arc<dyn Resolver>>,
@@ -148,6 +190,9 @@ impl SessionOptions {
             local_data_center: None,
             remote_hosts: 0,
             cluster: ClusterOptions::DEFAULT,
+            node_ports: false,
+            host_filter: None,
+            address_translator: None,
             mux: MuxOptions::DEFAULT,
             version: Version::NEWEST,
             compressions: Vec::new(),
@@ -155,11 +200,18 @@ impl SessionOptions {
             connect_timeout: Some(CONNECT_TIMEOUT_DEFAULT),
             request_timeout: Some(Duration::from_secs(12)),
             retry: RetryPolicy::Default,
+            consistency: Consistency::LocalQuorum,
+            schema_agreement: Some(Duration::from_secs(10)),
+            statements_max: 1_000,
             body_bytes_max: Limits::DEFAULT.body_bytes_max,
             startup_options: Vec::new(),
             keyspace: None,
             #[cfg(feature = "tls")]
             tls: None,
+            #[cfg(feature = "tracing")]
+            log: LogOptions::DEFAULT,
+            #[cfg(feature = "tracing")]
+            tracing: TracingOptions::DEFAULT,
             resolver: None,
         }
     }
@@ -187,6 +239,25 @@ impl SessionOptions {
     #[must_use]
     pub fn remote_hosts(self, count: usize) -> Self {
         Self { remote_hosts: count, ..self }
+    }
+
+    /// Sets whether each node is reached at the port that the tables name, instead of that of the contact point.
+    #[must_use]
+    pub fn node_ports(self, enabled: bool) -> Self {
+        Self { node_ports: enabled, ..self }
+    }
+
+    /// Sets which nodes the session uses: those for which `filter` returns true.
+    #[must_use]
+    pub fn host_filter(self, filter: impl Fn(&NodeStatus) -> bool + Send + Sync + 'static) -> Self {
+        Self { host_filter: Some(Arc::new(filter)), ..self }
+    }
+
+    /// Sets how the address of a node is translated: see
+    /// [`SessionOptions::address_translator`](#structfield.address_translator).
+    #[must_use]
+    pub fn address_translator(self, translate: impl Fn(SocketAddr) -> SocketAddr + Send + Sync + 'static) -> Self {
+        Self { address_translator: Some(Arc::new(translate)), ..self }
     }
 
     /// Adds a remote host.
@@ -239,6 +310,25 @@ impl SessionOptions {
         Self { retry: policy, ..self }
     }
 
+    /// Sets the number of replicas that must answer, unless a call names another.
+    #[must_use]
+    pub fn consistency(self, consistency: Consistency) -> Self {
+        Self { consistency, ..self }
+    }
+
+    /// Sets the limit on the time for which a statement that has changed the schema waits for the hosts;
+    /// `None`: it does not wait.
+    #[must_use]
+    pub fn schema_agreement(self, limit: impl Into<Option<Duration>>) -> Self {
+        Self { schema_agreement: limit.into(), ..self }
+    }
+
+    /// Sets the limit on the number of prepared statements that are kept for texts with values.
+    #[must_use]
+    pub fn statements_max(self, count: usize) -> Self {
+        Self { statements_max: count, ..self }
+    }
+
     /// Sets the keyspace of statements that name none.
     #[must_use]
     pub fn keyspace(self, name: impl Into<String>) -> Self {
@@ -250,6 +340,20 @@ impl SessionOptions {
     #[must_use]
     pub fn tls(self, tls: TlsOptions) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// Sets what is logged, and the time from which a request is slow.
+    #[cfg(feature = "tracing")]
+    #[must_use]
+    pub fn log(self, log: LogOptions) -> Self {
+        Self { log, ..self }
+    }
+
+    /// Sets whether requests have spans.
+    #[cfg(feature = "tracing")]
+    #[must_use]
+    pub fn tracing(self, tracing: TracingOptions) -> Self {
+        Self { tracing, ..self }
     }
 
     /// Checks the options as [`Session::new`](super::Session::new) does, and starts nothing. Does
@@ -355,12 +459,15 @@ pub(super) fn check_hosts(hosts: &[CqlHost]) -> Result<(), Error> {
 }
 
 impl fmt::Debug for SessionOptions {
-    /// Omits options that may contain secrets.
+    /// Omits options that may contain secrets, and the content of functions.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionOptions")
             .field("hosts", &self.hosts)
             .field("discovers_hosts", &self.discovers_hosts)
             .field("local_data_center", &self.local_data_center)
+            .field("node_ports", &self.node_ports)
+            .field("host_filter", &self.host_filter.is_some())
+            .field("address_translator", &self.address_translator.is_some())
             .field("keyspace", &self.keyspace)
             .field("mux", &self.mux)
             .field("version", &self.version)
@@ -369,6 +476,8 @@ impl fmt::Debug for SessionOptions {
             .field("connect_timeout", &self.connect_timeout)
             .field("request_timeout", &self.request_timeout)
             .field("retry", &self.retry)
+            .field("consistency", &self.consistency)
+            .field("schema_agreement", &self.schema_agreement)
             .finish_non_exhaustive()
     }
 }

@@ -1,14 +1,18 @@
 //! The query plan: the order in which hosts are tried.
 
+use super::UnknownDataCenter;
 use super::error::{Rejection, RejectionReason};
 use super::host::Host;
 use super::routing::{Routes, Routing};
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use poolhouse_core::mux::{AcquireError, Distance, MuxId};
+use poolhouse_cql::Token;
 use std::hash::RandomState;
+use std::sync::OnceLock;
 
 /// The place of a node that is no local host.
 const NOWHERE: u32 = u32::MAX;
@@ -21,10 +25,14 @@ pub(super) struct Hosts {
     used: usize,
     /// The index in `all` of each host, ascending by id.
     places: Vec<(MuxId, usize)>,
+    /// The index in `all` of each host by its address, once it was needed.
+    addresses: OnceLock<HashMap<String, usize, RandomState>>,
     /// Where replicas are, if the session discovers its hosts.
     routes: Option<Arc<Routes>>,
     /// The index in `all` of each node of `routes`; [`NOWHERE`] if it is no local host.
     nodes: Vec<u32>,
+    /// The local data centre, if no node is in it.
+    missing: Option<Arc<UnknownDataCenter>>,
 }
 
 impl Hosts {
@@ -35,7 +43,8 @@ impl Hosts {
         let all: Vec<_> = hosts.into_iter().map(|(_, host)| host).collect();
         let mut places: Vec<_> = all.iter().enumerate().map(|(place, host)| (host.id, place)).collect();
         places.sort_unstable();
-        Self { all, local, used, places, routes: None, nodes: Vec::new() }
+        let (addresses, nodes) = (OnceLock::new(), Vec::new());
+        Self { all, local, used, places, addresses, routes: None, nodes, missing: None }
     }
 
     /// Sets where replicas are.
@@ -51,6 +60,15 @@ impl Hosts {
         self
     }
 
+    /// Sets the local data centre in which no node is.
+    pub(super) fn with_missing(self, missing: Option<Arc<UnknownDataCenter>>) -> Self {
+        Self { missing, ..self }
+    }
+
+    pub(super) const fn missing(&self) -> Option<&Arc<UnknownDataCenter>> {
+        self.missing.as_ref()
+    }
+
     pub(super) const fn routes(&self) -> Option<&Arc<Routes>> {
         self.routes.as_ref()
     }
@@ -64,6 +82,14 @@ impl Hosts {
         self.all.get(..self.used).unwrap_or_default()
     }
 
+    /// Cost: O(1), and O(n) once.
+    pub(super) fn by_address(&self, address: &str) -> Option<&Arc<Host>> {
+        let addresses = self
+            .addresses
+            .get_or_init(|| self.all.iter().enumerate().map(|(place, host)| (host.address.clone(), place)).collect());
+        self.all.get(*addresses.get(address)?)
+    }
+
     /// Cost: O(log n). A caller that knows the location of its data names a host in each request.
     fn by_id(&self, id: MuxId) -> Option<&Arc<Host>> {
         let at = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
@@ -71,6 +97,7 @@ impl Hosts {
     }
 
     /// Returns the first host of the plan with this number.
+    #[inline]
     pub(super) fn first(
         &self,
         turn: usize,
@@ -123,10 +150,11 @@ impl Hosts {
 ///
 /// Unless its hosts are chosen, a request does not wait for the first connection of a host while other hosts
 /// of its distance have not been tried: such a host is returned a second time, after them.
-pub(super) struct Plan<'o> {
+pub(super) struct Plan {
     hosts: Arc<Hosts>,
-    chosen: Option<&'o [MuxId]>,
-    routing: Option<Routing<'o>>,
+    chosen: Option<Vec<MuxId>>,
+    /// Keyspace and token of the data.
+    routing: Option<(String, Token)>,
     /// The number of the replicas that were asked.
     replicas_asked: usize,
     /// The number of the plan. It determines the first host among the local hosts, and among the
@@ -142,18 +170,19 @@ pub(super) struct Plan<'o> {
     waits: bool,
 }
 
-impl<'o> Plan<'o> {
+impl Plan {
     /// Creates a plan that continues after its first host.
     pub(super) fn after(
         first: MuxId,
         hosts: Arc<Hosts>,
         turn: usize,
-        chosen: Option<&'o [MuxId]>,
-        routing: Option<Routing<'o>>,
+        chosen: Option<&[MuxId]>,
+        routing: Option<Routing<'_>>,
     ) -> Self {
         let (known, put_off) = (Vec::new(), VecDeque::new());
+        let (chosen, routing) = (chosen.map(<[MuxId]>::to_vec), routing.map(Routing::to_owned));
         let mut plan = Self { hosts, chosen, routing, replicas_asked: 0, turn, asked: 0, known, put_off, waits: false };
-        match chosen {
+        match &plan.chosen {
             // The ids before it were those of no host.
             Some(ids) => plan.asked = ids.iter().position(|id| *id == first).map_or(0, |at| at + 1),
             None => plan.known.push(first),
@@ -195,8 +224,8 @@ impl<'o> Plan<'o> {
         let Self { hosts, chosen, routing, replicas_asked, turn, asked, known, put_off, waits } = self;
         *waits = false;
         loop {
-            let replica = match *routing {
-                Some(routing) if chosen.is_none() => hosts.replica_at(*turn, routing, replicas_asked),
+            let replica = match routing {
+                Some(routing) if chosen.is_none() => hosts.replica_at(*turn, Routing::of(routing), replicas_asked),
                 Some(_) | None => None,
             };
             let is_replica = replica.is_some();
@@ -204,7 +233,7 @@ impl<'o> Plan<'o> {
             let is_distance_over = !is_replica && chosen.is_none() && *asked > 0 && *asked == hosts.local;
             let found = match replica {
                 None if is_distance_over && !put_off.is_empty() => None,
-                None => hosts.at(*turn, *chosen, asked),
+                None => hosts.at(*turn, chosen.as_deref(), asked),
                 replica => replica,
             };
             let Some(host) = found else {

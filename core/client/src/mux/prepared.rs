@@ -3,22 +3,29 @@
 #[cfg(test)]
 mod tests;
 
-use super::error::RequestError;
-use super::request::RequestOptions;
+use super::call::{Bind, Call, Content, Text};
+use super::error::{RequestError, ServerError};
+use super::request::Flight;
+use super::request_all::RequestAll;
 use super::routing::Routing;
-use super::{Reply, Session};
-use crate::Platform;
+use super::timed::timed;
+use super::{Reply, Session, Shared};
+use crate::{Platform, lock};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hashbrown::HashMap;
+use poolhouse_core::Instant;
 use poolhouse_core::mux::MuxId;
 use poolhouse_cql::{
-    BoundValues, CqlError, ErrorCode, Opcode, Outcome, OutcomeKind, Parameters, Request, Response, Value, Version,
+    BoundValues, Columns, CqlError, ErrorCode, Opcode, Outcome, OutcomeKind, Response, Value, Values, Version,
 };
 use serde::Serialize;
+use std::hash::RandomState;
 
 /// A statement that servers have prepared: [`Session::prepare`]. Cheap to clone. It can be used with
 /// any session of the same cluster.
@@ -39,6 +46,8 @@ struct Inner {
     /// The answer to PREPARE, which describes the variables, and its version.
     description: Vec<u8>,
     version: Version,
+    /// Whether a host has described other variables since then. Then values for it are of the wrong types.
+    is_outdated: AtomicBool,
 }
 
 impl Statement {
@@ -60,6 +69,7 @@ impl Statement {
             variable_count,
             description: outcome.body.to_vec(),
             version,
+            is_outdated: AtomicBool::new(false),
         };
         Ok(Some(Self { inner: Arc::new(inner) }))
     }
@@ -89,34 +99,46 @@ impl Statement {
         &self.inner.key
     }
 
-    /// Serializes the values of all bind variables: those of a struct or a map by their names, those of
-    /// a tuple or a list in their order. [`BoundValues::new`] has the table of types.
-    ///
-    /// The types are those that the server described when the statement was prepared. After a change
-    /// of the schema, prepare the statement again.
-    ///
-    /// Cost: linear in the values, and in the fields times the variables. Allocates the values.
-    ///
-    /// # Errors
-    ///
-    /// [`RequestError::Bind`] names the variable and its type. Nothing was sent.
-    pub fn bind<T: Serialize + ?Sized>(&self, values: &T) -> Result<BoundValues, RequestError> {
+    /// The id of the description of its result, from version 5 on.
+    pub(super) fn metadata_id(&self) -> Option<&[u8]> {
+        self.inner.metadata_id.as_deref()
+    }
+
+    /// Its bind variables, as the server described them when it was prepared.
+    fn variables(&self) -> Columns<'_> {
         let Inner { description, version, .. } = &*self.inner;
         let outcome = Outcome { kind: OutcomeKind::Prepared, body: description };
-        let prepared = outcome.prepared(*version).map_err(RequestError::Reply)?;
-        let prepared = prepared.ok_or(RequestError::Unexpected(Opcode::Result))?;
-        BoundValues::new(prepared.variables, values).map_err(|error| RequestError::Bind(Box::new(error)))
+        // The description was read before: it is well-formed.
+        outcome.prepared(*version).ok().flatten().map_or(Columns::EMPTY, |prepared| prepared.variables)
+    }
+
+    /// Whether both have the same bind variables.
+    fn has_variables_of(&self, other: &Self) -> bool {
+        self.variables().eq(other.variables())
+    }
+
+    /// Whether its variables have changed since it was prepared.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.inner.is_outdated.load(Ordering::Acquire)
+    }
+
+    /// Serializes the values of all bind variables.
+    ///
+    /// Cost: linear in the values, and in the fields times the variables. Allocates the values.
+    pub(super) fn bind<T: Serialize + ?Sized>(&self, values: &T) -> Result<BoundValues, RequestError> {
+        if self.is_outdated() {
+            return Err(RequestError::Outdated);
+        }
+        BoundValues::new(self.variables(), values).map_err(|error| RequestError::Bind(Box::new(error)))
+    }
+
+    fn bind_any(&self, values: &dyn Bind) -> Result<BoundValues, RequestError> {
+        values.bind(self.variables()).map_err(|error| RequestError::Bind(Box::new(error)))
     }
 
     /// The location of the data for these values; `None` if they do not contain the whole key.
-    #[must_use]
-    pub fn routing(&self, values: &[Value<'_>]) -> Option<Routing<'_>> {
+    pub(super) fn routing(&self, values: Values<'_>) -> Option<Routing<'_>> {
         Some(Routing::new(&self.inner.keyspace, &partition_key(&self.inner.key, values)?))
-    }
-
-    fn request<'a>(&'a self, parameters: Parameters<'a>) -> Request<'a> {
-        let Inner { id, metadata_id, .. } = &*self.inner;
-        Request::ExecutePrepared { id, metadata_id: metadata_id.as_deref(), parameters }
     }
 }
 
@@ -132,9 +154,9 @@ impl fmt::Debug for Statement {
 
 /// Returns the serialized partition key: that of one column is its value; that of several has the
 /// length before each value, and a zero after it.
-fn partition_key<'v>(positions: &[usize], values: &[Value<'v>]) -> Option<Cow<'v, [u8]>> {
-    let value = |position: &usize| match values.get(*position)? {
-        Value::Bytes(bytes) => Some(*bytes),
+fn partition_key<'v>(positions: &[usize], values: Values<'v>) -> Option<Cow<'v, [u8]>> {
+    let value = |position: &usize| match values.iter().nth(*position)? {
+        Value::Bytes(bytes) => Some(bytes),
         Value::Null | Value::Unset => None,
     };
     match positions {
@@ -153,6 +175,65 @@ fn partition_key<'v>(positions: &[usize], values: &[Value<'v>]) -> Option<Cow<'v
     }
 }
 
+/// The prepared statements of the texts that were sent with values.
+pub(super) struct Statements {
+    by_text: HashMap<String, Entry, RandomState>,
+    /// Counts uses.
+    clock: u64,
+    /// Counts changes of the keyspace, in which texts are prepared, and of the schema.
+    epoch: u64,
+}
+
+struct Entry {
+    statement: Statement,
+    /// When it was used last.
+    used: u64,
+}
+
+impl Statements {
+    pub(super) fn new() -> Self {
+        Self { by_text: HashMap::default(), clock: 0, epoch: 0 }
+    }
+
+    fn get(&mut self, text: &str) -> Option<Statement> {
+        let entry = self.by_text.get_mut(text)?;
+        self.clock += 1;
+        entry.used = self.clock;
+        Some(entry.statement.clone())
+    }
+
+    /// Keeps a statement, unless the keyspace or the schema has changed since it was prepared. If there are
+    /// too many, forgets the one that was not used for the longest time.
+    fn insert(&mut self, statement: Statement, epoch: u64, max: usize) {
+        if epoch != self.epoch || max == 0 {
+            return;
+        }
+        if self.by_text.len() >= max && !self.by_text.contains_key(statement.text()) {
+            let oldest = self.by_text.iter().min_by_key(|(_, entry)| entry.used).map(|(text, _)| text.clone());
+            if let Some(oldest) = oldest {
+                self.by_text.remove(&oldest);
+            }
+        }
+        self.clock += 1;
+        let entry = Entry { used: self.clock, statement };
+        self.by_text.insert(String::from(entry.statement.text()), entry);
+    }
+
+    /// Forgets a statement, unless its text was prepared again.
+    fn forget(&mut self, statement: &Statement) {
+        if self.by_text.get(statement.text()).is_some_and(|entry| Arc::ptr_eq(&entry.statement.inner, &statement.inner))
+        {
+            self.by_text.remove(statement.text());
+        }
+    }
+
+    /// Forgets all: they were prepared in another keyspace, or their variables may have changed.
+    pub(super) fn clear(&mut self) {
+        self.by_text.clear();
+        self.epoch += 1;
+    }
+}
+
 impl<P: Platform> Session<P> {
     /// Prepares a statement on the next host of the query plan. Other hosts prepare it when they
     /// execute it first.
@@ -161,76 +242,176 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// As [`Session::request`].
+    /// As [`Call::send`], except that nothing was executed.
     pub async fn prepare(&self, text: &str) -> Result<Statement, RequestError> {
-        self.prepare_with(text, RequestOptions::default()).await
-    }
-
-    async fn prepare_with(&self, text: &str, options: RequestOptions<'_>) -> Result<Statement, RequestError> {
         // Preparing a statement twice is harmless.
-        let options = RequestOptions { idempotent: true, ..options };
-        let reply = self.request_with(&Request::PrepareText(text), options).await?;
-        match Statement::read(text, &reply) {
-            Ok(Some(statement)) => Ok(statement),
-            Ok(None) => Err(RequestError::Unexpected(reply.envelope().header.opcode)),
-            Err(error) => Err(RequestError::Reply(error)),
+        let call = self.inner.shared.call(Content::Prepare(text)).idempotent(true);
+        let reply = timed(&self.inner.shared, Opcode::Prepare, Flight::new(call)).await;
+        statement_of(text, &reply.map_err(RequestError::of_preparation)?)
+    }
+}
+
+impl<P: Platform> Shared<P> {
+    /// Prepares statements on a host that does not have all of them. Returns the result of each:
+    ///
+    /// - `unprepared`: the statement has another id on the host, as after a change of the keyspace;
+    /// - [`RequestError::Outdated`]: its variables have changed;
+    /// - an error of the preparation: nothing was executed.
+    ///
+    /// The variables are compared before the host has the statement: from then on it would accept values of
+    /// the old types. For this, each text is prepared with a space behind it first, which has another id.
+    pub(super) async fn prepare_on(
+        &self,
+        host: MuxId,
+        statements: &[&Statement],
+        deadline: Option<Instant>,
+        unprepared: &ServerError,
+    ) -> Vec<Result<(), RequestError>> {
+        let probes: Vec<String> = statements.iter().map(|statement| [statement.text(), " "].concat()).collect();
+        let probes: Vec<&str> = probes.iter().map(String::as_str).collect();
+        let mut results = Vec::with_capacity(statements.len());
+        for (statement, probed) in statements.iter().zip(self.prepare_all(host, &probes, deadline).await) {
+            results.push(probed.and_then(|probed| {
+                if probed.has_variables_of(statement) {
+                    return Ok(());
+                }
+                statement.inner.is_outdated.store(true, Ordering::Release);
+                lock(&self.statements).forget(statement);
+                Err(RequestError::Outdated)
+            }));
         }
+        let texts: Vec<&str> = statements
+            .iter()
+            .zip(&results)
+            .filter(|(_, result)| result.is_ok())
+            .map(|(statement, _)| statement.text())
+            .collect();
+        let mut prepared = self.prepare_all(host, &texts, deadline).await.into_iter();
+        for (statement, result) in statements.iter().zip(&mut results).filter(|(_, result)| result.is_ok()) {
+            *result = prepared.next().unwrap_or(Err(RequestError::Closed)).and_then(|found| {
+                if found.id() == statement.id() {
+                    return Ok(());
+                }
+                lock(&self.statements).forget(statement);
+                Err(RequestError::Server(Box::new(unprepared.clone())))
+            });
+        }
+        results
     }
 
-    /// Executes a prepared statement. If the options have neither hosts nor a routing, the hosts with
-    /// the data are tried first: see [`RequestOptions::routing`].
-    ///
-    /// If a host does not have the statement, because it has not executed it before, has restarted
-    /// or has forgotten it, it prepares the statement and executes it then. If it does not take one
-    /// of these requests, all begins once more. After an error of a host that has just prepared the
-    /// statement, no other host is tried, even where [`RetryPolicy`](super::RetryPolicy) names the
-    /// next one. Each of these requests has the time limit of the options.
-    ///
-    /// - `parameters`: with a value for each bind variable.
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::request`]. [`ErrorCode::UNPREPARED`]: the host has prepared the statement with
-    /// another id, as after [`Session::use_keyspace`], or has forgotten it at once.
-    pub async fn execute(
+    /// Prepares texts on a host.
+    async fn prepare_all(
         &self,
-        statement: &Statement,
-        parameters: Parameters<'_>,
-        options: RequestOptions<'_>,
-    ) -> Result<Reply, RequestError> {
-        let routing = options.routing.or_else(|| statement.routing(parameters.values));
-        let options = RequestOptions { routing, ..options };
-        let request = statement.request(parameters);
-        match self.execute_once(statement, &request, options).await {
-            // A host without the statement has failed meanwhile: the others may take it.
-            Err((RequestError::NoHost(_), true)) => self.execute_once(statement, &request, options).await,
-            outcome => outcome,
-        }
-        .map_err(|(error, _)| error)
-    }
-
-    /// Executes a statement, after it was prepared if the host does not have it. An error is
-    /// returned with whether it is that of a host without the statement.
-    async fn execute_once(
-        &self,
-        statement: &Statement,
-        request: &Request<'_>,
-        options: RequestOptions<'_>,
-    ) -> Result<Reply, (RequestError, bool)> {
-        let error = match self.request_with(request, options).await {
-            Err(RequestError::Server(error)) if error.code == ErrorCode::UNPREPARED => error,
-            outcome => return outcome.map_err(|error| (error, false)),
+        host: MuxId,
+        texts: &[&str],
+        deadline: Option<Instant>,
+    ) -> Vec<Result<Statement, RequestError>> {
+        let host = [host];
+        let calls: Vec<_> =
+            texts.iter().map(|text| self.call(Content::Prepare(text)).hosts(&host).idempotent(true)).collect();
+        let replies = RequestAll::new(&calls, deadline, 0).await;
+        let read = |(text, reply): (&&str, Result<Reply, RequestError>)| {
+            statement_of(text, &reply.map_err(RequestError::of_preparation)?)
         };
-        // Nothing was executed there.
-        let host: [MuxId; 1] = [error.reply.host()];
-        let options = RequestOptions { hosts: Some(&host), ..options };
-        let RequestOptions { timeout, hosts, .. } = options;
-        let again = RequestOptions { timeout, hosts, ..RequestOptions::default() };
-        let prepared = self.prepare_with(statement.text(), again).await.map_err(|error| (error, true))?;
-        if prepared.id() != statement.id() {
-            return Err((RequestError::Server(error), true));
+        texts.iter().zip(replies).map(read).collect()
+    }
+}
+
+/// Reads the answer to PREPARE.
+fn statement_of(text: &str, reply: &Reply) -> Result<Statement, RequestError> {
+    match Statement::read(text, reply) {
+        Ok(Some(statement)) => Ok(statement),
+        Ok(None) => Err(RequestError::Unexpected(reply.envelope().header.opcode)),
+        Err(error) => Err(RequestError::Reply(error)),
+    }
+}
+
+impl<'a, P: Platform> Call<'a, P> {
+    /// Serializes the values of a text, if its statement is known and they fit it. Otherwise the call is not
+    /// [ready](super::call::Body::is_ready): the types of a known statement may have changed.
+    pub(super) fn bind_known(mut self) -> Self {
+        let shared = self.shared;
+        // In the child of a fork, the lock may be held for ever.
+        if let (Content::TextWith(text), false) = (&self.body.content, shared.is_forked()) {
+            let known = lock(&shared.statements).get(&text.text);
+            if let Some((statement, Ok(values))) = known.map(|known| (known.clone(), known.bind_any(&*text.values))) {
+                self.body.content = Content::Bound(Cow::Owned(statement), values, Some(Box::new(text.clone())));
+            }
         }
-        // With the id of the columns that the caller has: the server describes other columns.
-        self.request_with(request, options).await.map_err(|error| (error, true))
+        self
+    }
+
+    /// Prepares what is left to prepare, on the hosts of the call, and leaves the rest of the time to it.
+    pub(super) async fn prepared(mut self) -> Result<Self, RequestError> {
+        self.shared.check_fork()?;
+        let deadline = self.limit().map(|limit| self.shared.now().saturating_add(limit));
+        match &self.body.content {
+            Content::TextWith(text) => {
+                let text = text.clone();
+                let (statement, values) = self.bind_text(&text, deadline).await?;
+                self.body.content = Content::Bound(Cow::Owned(statement), values, Some(Box::new(text)));
+            }
+            Content::Batch(batch) if !batch.is_ready() => {
+                let batch = *batch;
+                let prepared = batch.prepared(&self, deadline).await?;
+                self.body.content = Content::PreparedBatch(Box::new(prepared), batch);
+            }
+            Content::Misfit(error) => return Err((**error).clone()),
+            Content::Text(_)
+            | Content::Bound(..)
+            | Content::Batch(_)
+            | Content::PreparedBatch(..)
+            | Content::Prepare(_) => {}
+        }
+        Ok(self.until(deadline))
+    }
+
+    /// Returns the prepared statement of a text of the call, and its values. If the values do not fit a known
+    /// statement, its types may have changed: it is prepared again.
+    pub(super) async fn bind_text(
+        &self,
+        Text { text, values }: &Text<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<(Statement, BoundValues), RequestError> {
+        let epoch = {
+            let mut statements = lock(&self.shared.statements);
+            let known = statements.get(text);
+            let epoch = statements.epoch;
+            drop(statements);
+            if let Some((statement, Ok(bound))) = known.map(|known| (known.clone(), known.bind_any(&**values))) {
+                return Ok((statement, bound));
+            }
+            epoch
+        };
+        let Self { hosts, timeout, retry, .. } = *self;
+        let call = Call { hosts, timeout, retry, idempotent: Some(true), ..self.shared.call(Content::Prepare(text)) };
+        let reply = Flight::new(call.until(deadline)).await.map_err(RequestError::of_preparation)?;
+        let statement = statement_of(text, &reply)?;
+        lock(&self.shared.statements).insert(statement.clone(), epoch, self.shared.options.statements_max);
+        let bound = statement.bind_any(&**values)?;
+        Ok((statement, bound))
+    }
+
+    /// The call with its texts as they were before the session has prepared them. `None`: it has prepared none.
+    pub(super) fn unprepared(&self) -> Option<Self> {
+        let content = match &self.body.content {
+            Content::Bound(_, _, Some(text)) => Content::TextWith((**text).clone()),
+            Content::PreparedBatch(_, batch) => Content::Batch(batch),
+            Content::Bound(_, _, None)
+            | Content::Text(_)
+            | Content::TextWith(_)
+            | Content::Batch(_)
+            | Content::Prepare(_)
+            | Content::Misfit(_) => return None,
+        };
+        let mut call = self.clone();
+        call.body.content = content;
+        Some(call)
+    }
+
+    /// Whether the result is an error of a host that does not have a prepared statement of the call.
+    pub(super) fn is_unprepared(&self, result: &Result<Reply, RequestError>) -> bool {
+        let Err(RequestError::Server(error)) = result else { return false };
+        error.code == ErrorCode::UNPREPARED && !self.body.is_text()
     }
 }

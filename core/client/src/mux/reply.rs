@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 use poolhouse_core::mux::MuxId;
-use poolhouse_cql::{CqlError, Envelope, Header, Response, Rows};
+use poolhouse_cql::{CqlError, Envelope, Flags, Header, Opcode, Outcome, OutcomeKind, Response, Rows};
 use serde::Deserialize;
 
 /// The maximum length in bytes of a body that shares a buffer.
@@ -87,12 +87,12 @@ impl Reply {
         outcome.rows().map_err(RequestError::Reply)?.ok_or(unexpected)
     }
 
-    /// Decodes the rows of a result as values of a type: see [`Rows::deserialize`].
+    /// Decodes the rows of a result as values of a type: see [`Rows::deserialize`]. Of a page, its rows;
+    /// [`Call::rows`](super::Call::rows) reads all pages.
     ///
     /// ```
     /// use poolhouse_client::Platform;
     /// use poolhouse_client::mux::{RequestError, Session};
-    /// use poolhouse_cql::Consistency;
     ///
     /// #[derive(serde::Deserialize)]
     /// struct Order {
@@ -101,15 +101,99 @@ impl Reply {
     /// }
     ///
     /// async fn orders<P: Platform>(session: &Session<P>) -> Result<Vec<Order>, RequestError> {
-    ///     session.query("SELECT id, note FROM shop.orders", Consistency::LocalOne).await?.rows_as()
+    ///     session.query("SELECT id, note FROM shop.orders").send().await?.all()
     /// }
     /// ```
     ///
     /// # Errors
     ///
     /// As [`Reply::rows`]; [`RequestError::Row`] names the column of the first row that is no `T`.
-    pub fn rows_as<'a, T: Deserialize<'a>>(&'a self) -> Result<Vec<T>, RequestError> {
+    pub fn all<'a, T: Deserialize<'a>>(&'a self) -> Result<Vec<T>, RequestError> {
         self.rows()?.deserialize().collect::<Result<_, _>>().map_err(|error| RequestError::Row(Box::new(error)))
+    }
+
+    /// Decodes the row of a result that has at most one; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reply::all`]; [`RequestError::ManyRows`] if there is more than one row.
+    pub fn one<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, RequestError> {
+        let rows = self.rows()?;
+        if rows.len() > 1 {
+            return Err(RequestError::ManyRows { count: rows.len() });
+        }
+        rows.deserialize().next().transpose().map_err(|error| RequestError::Row(Box::new(error)))
+    }
+
+    /// Whether a conditional statement (`IF ..`), or a batch with one, was applied. If not, the rows have the
+    /// values that were found instead: [`Reply::all`] with a field for each column of them; another one,
+    /// named `[applied]`, is skipped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reply::rows`], if the statement has no condition; [`RequestError::Row`] if the answer does not contain
+    /// whether it was applied.
+    pub fn applied(&self) -> Result<bool, RequestError> {
+        let rows = self.rows()?;
+        #[derive(Deserialize)]
+        struct Applied {
+            #[serde(rename = "[applied]")]
+            is_applied: bool,
+        }
+        let applied: Option<Applied> =
+            rows.deserialize().next().transpose().map_err(|error| RequestError::Row(Box::new(error)))?;
+        Ok(applied.is_some_and(|row| row.is_applied))
+    }
+
+    /// The position after this page, for [`Call::paging_state`](super::Call::paging_state); `None` if it is the
+    /// last.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reply::rows`].
+    pub fn paging_state(&self) -> Result<Option<Vec<u8>>, RequestError> {
+        let position = self.rows()?.paging_state.filter(|position| !position.is_empty());
+        Ok(position.map(<[u8]>::to_vec))
+    }
+
+    /// The id of the server's trace, if the call [asked for it](super::Call::tracing).
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Reply`]: the body is malformed.
+    pub fn tracing_id(&self) -> Result<Option<[u8; 16]>, RequestError> {
+        Ok(self.envelope().parts().map_err(RequestError::Reply)?.tracing_id)
+    }
+
+    /// The server's warnings, such as that a batch is large.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Reply`]: the body is malformed.
+    pub fn warnings(&self) -> Result<impl ExactSizeIterator<Item = &str>, RequestError> {
+        Ok(self.envelope().parts().map_err(RequestError::Reply)?.warnings)
+    }
+
+    /// The custom payload of a server with its own query handler.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Reply`]: the body is malformed.
+    pub fn custom_payload(&self) -> Result<impl ExactSizeIterator<Item = (&str, Option<&[u8]>)>, RequestError> {
+        Ok(self.envelope().parts().map_err(RequestError::Reply)?.custom_payload)
+    }
+
+    /// Whether the statement has changed the schema.
+    #[inline]
+    pub(super) fn is_schema_change(&self) -> bool {
+        const KIND: [u8; 4] = OutcomeKind::SchemaChange.number().to_be_bytes();
+        if self.header.opcode != Opcode::Result {
+            return false;
+        }
+        if self.header.flags == Flags::NONE {
+            return self.body.first_chunk() == Some(&KIND);
+        }
+        matches!(self.response(), Ok(Response::Result(Outcome { kind: OutcomeKind::SchemaChange, .. })))
     }
 
     /// Returns the body, with the fields before the message that its flags imply: see

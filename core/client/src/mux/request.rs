@@ -1,176 +1,101 @@
-//! Requests: selection of the host, and the outcome.
+//! Calls on their way: selection of the host, the outcome, and what is left to do after it.
 
+use super::call::Call;
 use super::error::{Rejection, RejectionReason, RequestError, ServerError};
 use super::failure::text_of;
-use super::host::{Failure, Host, Message, Outcome};
+use super::host::{Failure, Host, Outcome};
 use super::plan::Plan;
-use super::retry::{RetryPolicy, is_retried_once, repeats_host};
-use super::routing::Routing;
-use super::{Reply, Session, Shared};
+use super::retry::{is_retried_once, repeats_host};
+use super::{Reply, Shared};
 use crate::{Platform, lock};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
+use core::marker::PhantomData;
 use core::ops::ControlFlow;
 use core::pin::Pin;
 use core::sync::atomic::Ordering;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
-use poolhouse_core::mux::{AcquireError, MuxId};
+use poolhouse_core::mux::AcquireError;
 use poolhouse_core::{Instant, Reason};
-use poolhouse_cql::{Consistency, ErrorCode, Flags, Opcode, Parameters, Request, Response};
+use poolhouse_cql::{ErrorCode, Opcode, Response};
 
-/// Options of one request.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RequestOptions<'o> {
-    /// Limit on the time of the request, including all waiting. `None`: the limit of the session's
-    /// options. [`Duration::MAX`]: no limit. Zero: the request fails.
-    pub timeout: Option<Duration>,
-    /// The flags of its envelope, such as [`Flags::TRACING`]. The body must begin with the fields
-    /// that the flags imply. [`Flags::COMPRESSION`] is ignored: only the session sets it.
-    pub flags: Flags,
-    /// Whether executing the request twice is harmless. If so, it is sent to the next host when its
-    /// connection fails, and after more errors of servers: see [`RetryPolicy`].
-    pub idempotent: bool,
-    /// Whether the request is sent again after an error of a server. `None`: the policy of the
-    /// session's options.
-    pub retry: Option<RetryPolicy>,
-    /// The hosts to try, in this order; a host may be repeated, and other hosts are skipped.
-    /// `None`: the local hosts in rotation, then the remote hosts.
-    pub hosts: Option<&'o [MuxId]>,
-    /// The location of the data: the local hosts that have replicas are tried first. Without
-    /// effect if `hosts` is set, if the session does not discover its hosts, or if the keyspace is
-    /// unknown.
-    pub routing: Option<Routing<'o>>,
-}
-
-impl<'o> RequestOptions<'o> {
-    /// Sets the location of the data.
-    ///
-    /// - `partition_key`: as [`Token::of`](poolhouse_cql::Token::of) takes it.
-    #[must_use]
-    pub fn routing(self, keyspace: &'o str, partition_key: &[u8]) -> Self {
-        Self { routing: Some(Routing::new(keyspace, partition_key)), ..self }
-    }
-}
-
-impl<P: Platform> Session<P> {
-    /// Sends a request, and waits for the answer.
-    ///
-    /// The pool of the next host in the query plan grants a stream id on its least busy connection,
-    /// or queues the request for at most `pool_timeout`. If the host does not take the request, the
-    /// next host is asked. A host without an open connection, which is being connected or will be after a
-    /// pause, is asked after the other hosts of its distance, unless the options name it; then the request
-    /// waits for the connection. If no host takes the request, the error contains the reason of each. After
-    /// some errors of servers, the request is sent again: see [`RetryPolicy`].
-    ///
-    /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.
-    ///
-    /// Dropping the future cancels the request. A request that already has a stream id is
-    /// nevertheless sent and executed, and the id stays reserved until the answer arrives. A future
-    /// that is not polled any more keeps its stream id or its position in the queue. A connection
-    /// with more than 64 MiB of output, because its server does not read, takes no more requests.
-    ///
-    /// Cost: two short locks of the host. Allocates only the answer's body, or a share of a buffer:
-    /// see [`Reply`].
-    ///
-    /// # Errors
-    ///
-    /// [`RequestError`]. An answer of the server that is an error is [`RequestError::Server`].
-    pub fn request<'a>(
-        &'a self,
-        request: &'a Request<'a>,
-    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'a, P> {
-        self.request_with(request, RequestOptions::default())
-    }
-
-    /// [`Session::request`] with a statement without values.
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::request`].
-    pub fn query<'a>(
-        &'a self,
-        text: &'a str,
-        consistency: Consistency,
-    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'a, P> {
-        let request = Request::Query { text, parameters: Parameters::new(consistency) };
-        Flight::new(&self.inner.shared, request, RequestOptions::default())
-    }
-
-    /// [`Session::request`] with options.
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::request`].
-    pub fn request_with<'a>(
-        &'a self,
-        request: &'a Request<'a>,
-        options: RequestOptions<'a>,
-    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'a, P> {
-        Flight::new(&self.inner.shared, request, options)
-    }
-}
-
-/// The data that all attempts of a request share.
-pub(super) struct Terms<'a, P: Platform> {
-    pub(super) shared: &'a Shared<P>,
-    timeout: Option<Duration>,
+/// The state that all attempts of a call share.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Trip {
     /// Set at the first poll.
     pub(super) deadline: Option<Instant>,
-    chosen: Option<&'a [MuxId]>,
-    routing: Option<Routing<'a>>,
     /// The number of the query plan.
-    turn: usize,
-    flags: Flags,
-    idempotent: bool,
-    retry: RetryPolicy,
+    pub(super) turn: usize,
 }
 
-impl<'a, P: Platform> Terms<'a, P> {
-    pub(super) fn new(shared: &'a Shared<P>, options: RequestOptions<'a>) -> Self {
-        let RequestOptions { timeout, flags, idempotent, retry, hosts, routing } = options;
-        let retry = retry.unwrap_or(shared.options.retry);
-        Self { shared, timeout, deadline: None, chosen: hosts, routing, turn: 0, flags, idempotent, retry }
-    }
-
-    pub(super) const fn message<'r>(&self, request: &'r Request<'r>) -> Message<'r> {
-        Message { request, flags: self.flags }
-    }
-
-    /// Sets the deadline and the number of the plan, and returns the first host and the time.
-    ///
-    /// Nothing is allocated for a plan until its first host does not take the request.
-    pub(super) fn start(&mut self) -> Result<(Arc<Host>, Instant), RequestError> {
-        let shared = self.shared;
+impl Trip {
+    /// Sets the deadline, unless it is set, and the number of the plan, and returns the time.
+    #[inline]
+    pub(super) fn begin<P: Platform>(&mut self, shared: &Shared<P>, timeout: Option<Duration>) -> Instant {
         let now = shared.now();
-        let timeout = self.timeout.or(shared.options.request_timeout);
-        self.deadline = timeout.map(|timeout| now.saturating_add(timeout));
-        self.turn = shared.turns.fetch_add(1, Ordering::Relaxed);
-        let host = match self.routing {
-            // The search for the replicas is longer than a clone, so it is not done under the lock.
-            Some(_) => shared.hosts().first(self.turn, self.chosen, self.routing).cloned(),
-            None => lock(&shared.hosts).first(self.turn, self.chosen, None).cloned(),
-        };
-        match host {
-            Some(host) if !self.is_over(now) => Ok((host, now)),
-            // Without time nothing is sent.
-            host => {
-                shared.check_open()?;
-                Err(host.map_or(RequestError::NoHost(Vec::new()), |host| timed_out(&host.address, false)))
-            }
+        if self.deadline.is_none() {
+            self.deadline = timeout.map(|timeout| now.saturating_add(timeout));
         }
-    }
-
-    /// Whether the request waits for the first connection of the current host.
-    pub(super) fn waits(&self, tried: Option<&Tried<'_>>) -> bool {
-        self.chosen.is_some() || tried.is_some_and(|tried| tried.plan.waits())
+        self.turn = shared.turns.fetch_add(1, Ordering::Relaxed);
+        now
     }
 
     fn is_over(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|at| at <= now)
+    }
+}
+
+impl<'a, P: Platform> Call<'a, P> {
+    fn is_idempotent(&self) -> bool {
+        self.idempotent == Some(true)
+    }
+
+    /// The time limit.
+    #[inline]
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.timeout.or(self.shared.options.request_timeout)
+    }
+
+    /// Returns the first host of the plan.
+    ///
+    /// Nothing is allocated for a plan until its first host does not take the request.
+    ///
+    /// - `spread`: as [`Self::pass_on`] takes it.
+    #[inline(always)]
+    pub(super) fn first_host(&self, trip: Trip, spread: usize, now: Instant) -> Result<Arc<Host>, RequestError> {
+        let (shared, turn) = (self.shared, trip.turn.wrapping_add(spread));
+        let host = if self.body.is_plain_text() {
+            lock(&shared.hosts).first(turn, self.hosts, None).cloned()
+        } else {
+            self.routed_host(turn)?
+        };
+        match host {
+            Some(host) if !trip.is_over(now) => Ok(host),
+            // Without time nothing is sent.
+            host => {
+                shared.check_open()?;
+                Err(host.map_or_else(|| shared.no_host(self.hosts.is_some()), |host| timed_out(&host.address, false)))
+            }
+        }
+    }
+
+    /// [`Self::first_host`] of a call that may have a location of its data.
+    fn routed_host(&self, turn: usize) -> Result<Option<Arc<Host>>, RequestError> {
+        if self.body.is_outdated() {
+            return Err(RequestError::Outdated);
+        }
+        // The search for the replicas is longer than a clone, so it is not done under the lock.
+        Ok(self.shared.hosts().first(turn, self.hosts, self.body.routing()).cloned())
+    }
+
+    /// Whether the request waits for the first connection of the current host.
+    #[inline]
+    pub(super) fn waits(&self, tried: Option<&Tried>) -> bool {
+        self.hosts.is_some() || tried.is_some_and(|tried| tried.plan.waits())
     }
 
     /// Returns the result of the request, or why it is sent again.
@@ -178,7 +103,7 @@ impl<'a, P: Platform> Terms<'a, P> {
     pub(super) fn judge(
         &self,
         host: &Host,
-        tried: Option<&Tried<'_>>,
+        tried: Option<&Tried>,
         outcome: Outcome,
     ) -> ControlFlow<Result<Reply, RequestError>, Again> {
         match outcome {
@@ -189,11 +114,12 @@ impl<'a, P: Platform> Terms<'a, P> {
     }
 
     #[cold]
-    fn judge_error(&self, tried: Option<&Tried<'_>>, reply: Reply) -> ControlFlow<Result<Reply, RequestError>, Again> {
+    fn judge_error(&self, tried: Option<&Tried>, reply: Reply) -> ControlFlow<Result<Reply, RequestError>, Again> {
         let (code, message, is_sent_again) = match reply.response() {
             Ok(Response::Error(failure)) => {
                 let has_retried = tried.is_some_and(Tried::has_retried);
-                let is_sent_again = self.retry.allows(&failure, self.idempotent, has_retried);
+                let retry = self.retry.unwrap_or(self.shared.options.retry);
+                let is_sent_again = retry.allows(&failure, self.is_idempotent(), has_retried);
                 (failure.code, self.shared.options.shown(failure.message), is_sent_again)
             }
             Ok(_) => return ControlFlow::Break(Ok(reply)),
@@ -215,13 +141,13 @@ impl<'a, P: Platform> Terms<'a, P> {
     fn judge_failure(
         &self,
         host: &Host,
-        tried: Option<&Tried<'_>>,
+        tried: Option<&Tried>,
         failure: Failure,
     ) -> ControlFlow<Result<Reply, RequestError>, Again> {
         let error = match failure {
             Failure::Rejected(error) => return ControlFlow::Continue(Again::after(RejectionReason::Pool(error))),
             Failure::Connecting => return ControlFlow::Continue(Again::default()),
-            Failure::Lost { cause, reason, sent } if self.idempotent || !sent => {
+            Failure::Lost { cause, reason, sent } if self.is_idempotent() || !sent => {
                 let again = Again::after(RejectionReason::Lost { cause, sent });
                 return ControlFlow::Continue(Again { lost: reason, ..again });
             }
@@ -243,7 +169,8 @@ impl<'a, P: Platform> Terms<'a, P> {
     #[cold]
     pub(super) fn pass_on(
         &self,
-        tried: &mut Option<Box<Tried<'a>>>,
+        trip: Trip,
+        tried: &mut Option<Box<Tried>>,
         host: &Arc<Host>,
         spread: usize,
         again: Again,
@@ -252,8 +179,8 @@ impl<'a, P: Platform> Terms<'a, P> {
         shared.check_open()?;
         let now = shared.now();
         let Tried { plan, rejections, error } = &mut **tried.get_or_insert_with(|| {
-            let turn = self.turn.wrapping_add(spread);
-            let plan = Plan::after(host.id, shared.hosts(), turn, self.chosen, self.routing);
+            let turn = trip.turn.wrapping_add(spread);
+            let plan = Plan::after(host.id, shared.hosts(), turn, self.hosts, self.body.routing());
             Box::new(Tried { plan, rejections: Vec::new(), error: None })
         });
         if let Some(reason) = again.reason {
@@ -264,6 +191,7 @@ impl<'a, P: Platform> Terms<'a, P> {
                 RejectionReason::Pool(AcquireError::Down { .. }) => {
                     host.look(now, |_, _, refusal| refusal.map(String::from))
                 }
+                RejectionReason::Pool(AcquireError::TimedOut { .. }) => host.absence(),
                 RejectionReason::Lost { .. } => text_of(&again.lost),
                 RejectionReason::Pool(_) | RejectionReason::Refused(_) => None,
             };
@@ -271,11 +199,12 @@ impl<'a, P: Platform> Terms<'a, P> {
         } else {
             plan.put_off(host);
         }
-        if self.is_over(now) {
+        if trip.is_over(now) {
             return Err(timed_out(&host.address, rejections.iter().any(Rejection::may_have_executed)));
         }
         if matches!(again.reason, Some(RejectionReason::Refused(code)) if repeats_host(code)) {
             plan.repeat();
+            shared.events.retried(1);
             return Ok((Arc::clone(host), now));
         }
         let mut next = plan.next();
@@ -283,6 +212,9 @@ impl<'a, P: Platform> Terms<'a, P> {
         if next.is_none() && plan.renew(shared.hosts(), rejections) {
             next = plan.next();
         }
+        // A host whose pool has no stream id made no attempt.
+        let is_retry = next.is_some() && !matches!(again.reason, None | Some(RejectionReason::Pool(_)));
+        shared.events.retried(u32::from(is_retry));
         next.map(|next| (next, now)).ok_or_else(|| match error.take() {
             Some(error) => RequestError::Server(error),
             None => RequestError::NoHost(core::mem::take(rejections)),
@@ -308,14 +240,14 @@ impl Again {
 }
 
 /// The hosts that did not take a request, and the plan for the others.
-pub(super) struct Tried<'o> {
-    plan: Plan<'o>,
+pub(super) struct Tried {
+    plan: Plan,
     rejections: Vec<Rejection>,
     /// The last error of a server, unless it was overloaded after that: the result if no host is left.
     error: Option<Box<ServerError>>,
 }
 
-impl Tried<'_> {
+impl Tried {
     fn may_have_executed(&self) -> bool {
         self.rejections.iter().any(Rejection::may_have_executed)
     }
@@ -327,59 +259,67 @@ impl Tried<'_> {
     }
 }
 
+impl<P: Platform> Shared<P> {
+    /// Why no host can be tried.
+    ///
+    /// - `is_chosen`: whether the application chose the hosts.
+    #[cold]
+    pub(super) fn no_host(&self, is_chosen: bool) -> RequestError {
+        match self.hosts().missing() {
+            Some(missing) if !is_chosen => RequestError::UnknownDataCenter(Arc::clone(missing)),
+            Some(_) | None => RequestError::NoHost(Vec::new()),
+        }
+    }
+}
+
 fn timed_out(address: &str, sent: bool) -> RequestError {
     RequestError::TimedOut { address: String::from(address), sent }
 }
 
-/// Checks that an application may send the request.
-pub(super) const fn check_opcode(request: &Request<'_>) -> Result<(), RequestError> {
-    let opcode = request.opcode();
-    match opcode {
-        Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch | Opcode::Options => Ok(()),
-        Opcode::Startup
-        | Opcode::AuthResponse
-        | Opcode::Register
-        | Opcode::Error
-        | Opcode::Ready
-        | Opcode::Authenticate
-        | Opcode::Supported
-        | Opcode::Result
-        | Opcode::Event
-        | Opcode::AuthChallenge
-        | Opcode::AuthSuccess => Err(RequestError::Unsupported(opcode)),
-    }
-}
-
-/// A request. Dropping it cancels the attempt at the current host.
+/// The attempts of a call, one host after another. Dropping it cancels the attempt at the current host.
 ///
-/// - `R`: the request, or a reference to it.
-struct Flight<'a, P: Platform, R> {
-    terms: Terms<'a, P>,
-    request: R,
+/// - `C`: the call, or a reference to it.
+pub(super) struct Flight<'a, P: Platform, C: Borrow<Call<'a, P>>> {
+    call: C,
+    trip: Trip,
     /// The current host; `None` before the first poll.
     host: Option<Arc<Host>>,
     /// The slot at the current host, until its outcome is taken.
     slot: Option<u32>,
-    tried: Option<Box<Tried<'a>>>,
+    tried: Option<Box<Tried>>,
     has_ended: bool,
+    calls: PhantomData<Call<'a, P>>,
 }
 
-impl<'a, P: Platform, R> Flight<'a, P, R> {
-    fn new(shared: &'a Shared<P>, request: R, options: RequestOptions<'a>) -> Self {
-        let terms = Terms::new(shared, options);
-        Self { terms, request, host: None, slot: None, tried: None, has_ended: false }
+impl<'a, P: Platform, C: Borrow<Call<'a, P>>> Flight<'a, P, C> {
+    /// - `call`: is ready: [`Body::is_ready`](super::call::Body::is_ready).
+    #[inline]
+    pub(super) fn new(call: C) -> Self {
+        let trip = Trip::default();
+        Self { call, trip, host: None, slot: None, tried: None, has_ended: false, calls: PhantomData }
     }
-}
 
-impl<'a, P: Platform, R: Borrow<Request<'a>>> Flight<'a, P, R> {
+    /// Sets the deadline, if it is known. Otherwise the first poll sets it.
+    pub(super) fn until(mut self, deadline: Option<Instant>) -> Self {
+        self.trip.deadline = deadline;
+        self
+    }
+
+    pub(super) fn call(&self) -> &Call<'a, P> {
+        self.call.borrow()
+    }
+
+    /// The deadline, after the first poll.
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.trip.deadline
+    }
+
     /// Begins an attempt at the current host. The outcome is available at once only if it fails.
     fn begin(&mut self, now: Instant, waker: &Waker) -> Poll<Outcome> {
-        let Self { terms, request, host: Some(host), slot, tried, .. } = self else { return Poll::Pending };
-        let (waits, waker) = (terms.waits(tried.as_deref()), waker.clone());
-        match terms
-            .shared
-            .step_at(now, host, |change| change.begin(terms.message((*request).borrow()), waits, terms.deadline, waker))
-        {
+        let Self { trip, call, host: Some(host), slot, tried, .. } = self else { return Poll::Pending };
+        let call: &Call<'_, P> = (*call).borrow();
+        let (waits, waker) = (call.waits(tried.as_deref()), waker.clone());
+        match call.shared.step_at(now, host, |change| change.begin(&call.body, waits, trip.deadline, waker)) {
             Ok(begun) => {
                 *slot = Some(begun);
                 Poll::Pending
@@ -390,48 +330,50 @@ impl<'a, P: Platform, R: Borrow<Request<'a>>> Flight<'a, P, R> {
 
     /// Takes the outcome of the attempt at the current host.
     fn poll_slot(&mut self, waker: &Waker) -> Poll<Outcome> {
-        let Self { terms, request, host: Some(host), slot: Some(slot), .. } = self else { return Poll::Pending };
+        let Self { call, host: Some(host), slot: Some(slot), .. } = self else { return Poll::Pending };
         let outcome = match host.outcome(*slot) {
             Some(outcome) => outcome,
             None => {
                 let mut waker = Some(waker.clone());
-                ready!(terms.shared.step(host, |change| change.poll(
-                    *slot,
-                    terms.message((*request).borrow()),
-                    &mut waker
-                )))
+                let call: &Call<'_, P> = (*call).borrow();
+                ready!(call.shared.step(host, |change| change.poll(*slot, &call.body, &mut waker)))
             }
         };
         self.slot = None;
         Poll::Ready(outcome)
     }
 
+    #[inline(always)]
     fn advance(&mut self, waker: &Waker) -> Poll<Result<Reply, RequestError>> {
-        self.terms.shared.check_fork()?;
+        let shared = self.call().shared;
+        shared.check_fork()?;
         let mut outcome = if self.host.is_some() {
             ready!(self.poll_slot(waker))
         } else {
-            check_opcode(self.request.borrow())?;
-            let (host, now) = self.terms.start()?;
-            self.host = Some(host);
+            let Self { call, trip, .. } = &mut *self;
+            let call: &Call<'_, P> = (*call).borrow();
+            let now = trip.begin(shared, call.limit());
+            self.host = Some(call.first_host(*trip, 0, now)?);
             ready!(self.begin(now, waker))
         };
         loop {
-            let Self { terms, host: Some(host), tried, .. } = &mut *self else { return Poll::Pending };
-            let again = match terms.judge(host, tried.as_deref(), outcome) {
+            let Self { trip, call, host: Some(host), tried, .. } = &mut *self else { return Poll::Pending };
+            let call: &Call<'_, P> = (*call).borrow();
+            let again = match call.judge(host, tried.as_deref(), outcome) {
                 ControlFlow::Break(result) => return Poll::Ready(result),
                 ControlFlow::Continue(again) => again,
             };
-            let (next, now) = terms.pass_on(tried, host, 0, again)?;
+            let (next, now) = call.pass_on(*trip, tried, host, 0, again)?;
             self.host = Some(next);
             outcome = ready!(self.begin(now, waker));
         }
     }
 }
 
-impl<'a, P: Platform, R: Borrow<Request<'a>> + Unpin> Future for Flight<'a, P, R> {
+impl<'a, P: Platform, C: Borrow<Call<'a, P>> + Unpin> Future for Flight<'a, P, C> {
     type Output = Result<Reply, RequestError>;
 
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         assert!(!this.has_ended, "the future of a request is polled after it was ready");
@@ -441,10 +383,90 @@ impl<'a, P: Platform, R: Borrow<Request<'a>> + Unpin> Future for Flight<'a, P, R
     }
 }
 
-impl<P: Platform, R> Drop for Flight<'_, P, R> {
+impl<'a, P: Platform, C: Borrow<Call<'a, P>>> Drop for Flight<'a, P, C> {
     fn drop(&mut self) {
         if let (Some(slot), Some(host)) = (self.slot.take(), &self.host) {
-            self.terms.shared.step_in_drop(host, |change| change.cancel(slot));
+            self.call.borrow().shared.step_in_drop(host, |change| change.cancel(slot));
         }
     }
+}
+
+impl<P: Platform> Call<'_, P> {
+    /// Sets the time limit by a deadline that was set before.
+    pub(super) fn until(mut self, deadline: Option<Instant>) -> Self {
+        if let Some(at) = deadline {
+            self.timeout = Some(at.saturating_since(self.shared.now()));
+        }
+        self
+    }
+
+    /// Whether something is left to do after this result: a host does not have a prepared statement, or
+    /// the schema has changed.
+    #[inline]
+    pub(super) fn is_unsettled(&self, result: &Result<Reply, RequestError>) -> bool {
+        match result {
+            Ok(reply) => reply.is_schema_change(),
+            Err(RequestError::Outdated) => true,
+            Err(_) => self.is_unprepared(result),
+        }
+    }
+}
+
+/// Does the rest after a result: prepares statements again, and waits for the agreement of the schema.
+pub(super) async fn settle<P: Platform>(
+    call: &Call<'_, P>,
+    deadline: Option<Instant>,
+    result: Result<Reply, RequestError>,
+) -> Result<Reply, RequestError> {
+    let reply = if result.is_ok() { result } else { renew(call, deadline, result).await }?;
+    call.shared.agree_after(&reply).await?;
+    Ok(reply)
+}
+
+/// Repairs a call that a host has refused, because it does not have a statement of it. If the statement is one
+/// of a text that the session has prepared, and its variables or its id have changed, the text is prepared
+/// anew, once.
+pub(super) async fn renew<P: Platform>(
+    call: &Call<'_, P>,
+    deadline: Option<Instant>,
+    result: Result<Reply, RequestError>,
+) -> Result<Reply, RequestError> {
+    let result = if call.is_unprepared(&result) { repair(call, deadline, result).await } else { result };
+    let is_changed = matches!(result, Err(RequestError::Outdated)) || call.is_unprepared(&result);
+    match call.unprepared().filter(|_| is_changed) {
+        Some(call) => {
+            let call = call.until(deadline).prepared().await?;
+            let result = Flight::new(&call).until(deadline).await;
+            if call.is_unprepared(&result) { repair(&call, deadline, result).await } else { result }
+        }
+        None => result,
+    }
+}
+
+/// Prepares the statements of a call on the host that has answered that it does not have one of them, and
+/// sends the call there again. If that host fails meanwhile, the call begins anew, once: the other hosts
+/// may take it.
+async fn repair<P: Platform>(
+    call: &Call<'_, P>,
+    deadline: Option<Instant>,
+    mut result: Result<Reply, RequestError>,
+) -> Result<Reply, RequestError> {
+    for is_last in [false, true] {
+        let error = match result {
+            Err(RequestError::Server(error)) if error.code == ErrorCode::UNPREPARED => error,
+            result => return result,
+        };
+        // Nothing was executed there.
+        let host = [error.reply.host()];
+        let prepared = call.shared.prepare_on(host[0], &call.body.statements(), deadline, &error).await;
+        result = match prepared.into_iter().collect::<Result<Vec<()>, _>>() {
+            Ok(_) => Flight::new(call.clone().hosts(&host)).until(deadline).await,
+            Err(error) => Err(error),
+        };
+        if is_last || !matches!(result, Err(RequestError::NoHost(_))) {
+            return result;
+        }
+        result = Flight::new(call).until(deadline).await;
+    }
+    result
 }

@@ -9,7 +9,7 @@ use poolhouse_cql::{ErrorCode, Failure, FailureDetails};
 ///
 /// With each policy, a request that a server has not begun, because it is still starting, goes to
 /// the next host, and so does a request whose connection failed, if it was not sent or is
-/// [idempotent](super::RequestOptions::idempotent).
+/// [idempotent](super::Call::idempotent).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryPolicy {

@@ -1,15 +1,16 @@
 //! Whether the nodes have the same schema.
 
-use super::request::RequestOptions;
-use super::{RejectionReason, Reply, RequestError, Session};
-use crate::Platform;
+use super::call::Content;
+use super::request::Flight;
+use super::{RejectionReason, Reply, RequestError, Session, Shared};
+use crate::{Platform, lock};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::future::poll_fn;
 use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::mux::AcquireError;
-use poolhouse_cql::{Consistency, Parameters, Request};
+use poolhouse_cql::Consistency;
 use poolhouse_driver::BaseRuntime as _;
 
 /// The pause between two readings.
@@ -24,9 +25,10 @@ impl<P: Platform> Session<P> {
     /// Waits until all hosts that the session uses have the same schema. Returns false if they do not
     /// after this time.
     ///
-    /// Call it after a statement that changes the schema, and send no second such statement before it
-    /// returns true: nodes execute them independently. Without it, the next request may go to a node
-    /// that does not have the new table yet.
+    /// [`Call::send`](super::Call::send) does this after each statement that changes the schema: call it if
+    /// [`SessionOptions::schema_agreement`](super::SessionOptions::schema_agreement) is off, or after a change
+    /// by another client. Without it, the next request may go to a node that does not have the new table yet,
+    /// and two changes at the same time contradict each other: nodes execute them independently.
     ///
     /// Reads the version in `system.local` of each host, local and remote, for at most 2 s, and reads
     /// them again after a pause of 200 ms while they differ or a host does not answer. A host without
@@ -36,7 +38,7 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// As [`Session::request`], if no host has answered in this time; [`RequestError::Unexpected`] or
+    /// As [`Call::send`](super::Call::send), if no host has answered in this time; [`RequestError::Unexpected`] or
     /// [`RequestError::Reply`] if an answer is no version.
     ///
     /// # Example
@@ -45,20 +47,23 @@ impl<P: Platform> Session<P> {
     /// use core::time::Duration;
     /// use poolhouse_client::Platform;
     /// use poolhouse_client::mux::{RequestError, Session};
-    /// use poolhouse_cql::Consistency;
     ///
-    /// async fn create<P: Platform>(session: &Session<P>) -> Result<bool, RequestError> {
-    ///     session.query("CREATE TABLE shop.orders (id int PRIMARY KEY)", Consistency::One).await?;
+    /// async fn after_migration<P: Platform>(session: &Session<P>) -> Result<bool, RequestError> {
     ///     session.schema_agreement(Duration::from_secs(10)).await
     /// }
     /// ```
     pub async fn schema_agreement(&self, limit: Duration) -> Result<bool, RequestError> {
-        let shared = &*self.inner.shared;
-        let deadline = shared.now().saturating_add(limit);
+        self.inner.shared.schema_agreement(limit).await
+    }
+}
+
+impl<P: Platform> Shared<P> {
+    async fn schema_agreement(&self, limit: Duration) -> Result<bool, RequestError> {
+        let deadline = self.now().saturating_add(limit);
         let (mut has_answered, mut failure) = (false, None);
         loop {
-            let left = deadline.saturating_since(shared.now());
-            let timeout = left.min(READING).min(shared.options.request_timeout.unwrap_or(READING));
+            let left = deadline.saturating_since(self.now());
+            let timeout = left.min(READING).min(self.options.request_timeout.unwrap_or(READING));
             let (mut replies, mut is_complete) = (Vec::new(), true);
             for outcome in self.ask_hosts(timeout).await {
                 match outcome {
@@ -76,24 +81,40 @@ impl<P: Platform> Session<P> {
             if is_complete && are_equal && !versions.is_empty() {
                 return Ok(true);
             }
-            let next = shared.now().saturating_add(PAUSE);
+            let next = self.now().saturating_add(PAUSE);
             if next >= deadline {
                 return failure.filter(|_| !has_answered).map_or(Ok(false), Err);
             }
-            shared.runtime.sleep_until(next).await;
+            self.runtime.sleep_until(next).await;
+        }
+    }
+
+    /// Waits for the agreement after a statement that has changed the schema, unless the options leave that
+    /// to the application.
+    pub(super) async fn agree_after(&self, reply: &Reply) -> Result<(), RequestError> {
+        if !reply.is_schema_change() {
+            return Ok(());
+        }
+        // The variables of statements may have changed.
+        lock(&self.statements).clear();
+        let Some(limit) = self.options.schema_agreement else { return Ok(()) };
+        // The statement was executed. The caller needs to know that, and not why a reading failed.
+        if matches!(self.schema_agreement(limit).await, Ok(true)) {
+            Ok(())
+        } else {
+            Err(RequestError::SchemaDisagreement { limit })
         }
     }
 
     /// Reads the version of each host at the same time.
     async fn ask_hosts(&self, timeout: Duration) -> Vec<Result<Reply, RequestError>> {
-        let request = Request::Query { text: VERSION, parameters: Parameters::new(Consistency::One) };
-        let hosts = self.inner.shared.hosts();
-        let request = &request;
+        let hosts = self.hosts();
         let asked = hosts.used().iter().map(|host| {
             Box::pin(async move {
-                let (host, timeout) = ([host.id], Some(timeout));
-                let options = RequestOptions { timeout, hosts: Some(&host), ..RequestOptions::default() };
-                self.request_with(request, options).await
+                let host = [host.id];
+                let call = self.call(Content::Text(VERSION)).consistency(Consistency::One);
+                // Not by `send`: this is no operation of the application, for its metrics and spans.
+                Flight::new(call.hosts(&host).timeout(timeout)).await
             })
         });
         let mut asked: Vec<_> = asked.collect();

@@ -1,9 +1,10 @@
 //! Speculative execution: a request that is sent to further hosts while no answer arrives.
 
+use super::call::Call;
 use super::error::RequestError;
 use super::plan::{Hosts, Plan};
-use super::request::RequestOptions;
-use super::{Reply, Session, Shared};
+use super::request::{Flight, renew};
+use super::{Reply, Shared};
 use crate::Platform;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -14,10 +15,9 @@ use core::sync::atomic::Ordering;
 use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::mux::MuxId;
-use poolhouse_cql::Request;
 use poolhouse_driver::BaseRuntime as _;
 
-/// When a request is sent to further hosts.
+/// When a call is sent to further hosts: [`Call::speculation`](super::Call::speculation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Speculation {
     /// The time without an answer after which the request is sent to the next host. A good value is
@@ -27,52 +27,41 @@ pub struct Speculation {
     pub hosts_max: usize,
 }
 
-impl<P: Platform> Session<P> {
-    /// [`Session::request_with`] for a request whose execution twice is harmless: it is sent to
-    /// another host whenever `delay` has passed without an answer, and when it has failed at all
-    /// hosts so far. The first answer is the result, and the other attempts are cancelled.
-    ///
-    /// - `options`: `idempotent` need not be set. The time limit is that of all attempts together.
-    ///
-    /// Cost: that of [`Session::request_with`] for each attempt, and a list of the hosts.
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::request`]: an error of a server is an answer. Of several other errors, the first
-    /// after which a server may have executed the request; without such an error, the last.
-    pub async fn request_speculatively(
-        &self,
-        request: &Request<'_>,
-        options: RequestOptions<'_>,
-        speculation: Speculation,
-    ) -> Result<Reply, RequestError> {
-        let shared = &*self.inner.shared;
-        shared.check_fork()?;
-        let begun = shared.now();
-        let limit = options.timeout.or(shared.options.request_timeout);
-        let mut hosts = shared.hosts();
-        let mut order = shared.order(&hosts, &options);
+impl<P: Platform> Shared<P> {
+    /// Sends a ready call to another host whenever its delay has passed without an answer, and when it has
+    /// failed at all hosts so far. The first answer is the result, and the other attempts are cancelled. An
+    /// error of a server is an answer. Of several other errors, the result is the first after which a server
+    /// may have executed the call; without such an error, the last.
+    pub(super) async fn speculate(&self, call: &Call<'_, P>, speculation: Speculation) -> Result<Reply, RequestError> {
+        let reply = self.speculate_with(call, speculation).await?;
+        self.agree_after(&reply).await?;
+        Ok(reply)
+    }
+
+    async fn speculate_with(&self, call: &Call<'_, P>, speculation: Speculation) -> Result<Reply, RequestError> {
+        self.check_fork()?;
+        let begun = self.now();
+        let mut hosts = self.hosts();
+        let mut order = self.order(&hosts, call);
         let mut count = speculation.hosts_max.min(order.len()).max(1);
         let mut rejecting: Vec<MuxId> = Vec::new();
-        let mut is_renewed = options.hosts.is_some();
-        let attempt = |hosts: Vec<MuxId>, timeout| async move {
-            let (timeout, hosts) = (Some(timeout), Some(&hosts[..]));
-            self.request_with(request, RequestOptions { timeout, idempotent: true, hosts, ..options }).await
-        };
+        let mut is_renewed = call.hosts.is_some();
+        let begin =
+            |hosts: Vec<MuxId>, timeout| async move { attempt(&call.clone().timeout(timeout).hosts(&hosts)).await };
         let mut started = 0;
         let mut running = Vec::new();
         let mut failure: Option<RequestError> = None;
         loop {
-            let now = shared.now();
-            let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(now.saturating_since(begun)));
+            let now = self.now();
+            let left = call.limit().map_or(Duration::MAX, |limit| limit.saturating_sub(now.saturating_since(begun)));
             let has_failed = running.is_empty() && started == count;
             if has_failed && !is_renewed && matches!(failure, Some(RequestError::NoHost(_))) {
                 is_renewed = true;
                 // The hosts may have been replaced while removed ones were tried.
-                let current = shared.hosts();
+                let current = self.hosts();
                 if !Arc::ptr_eq(&hosts, &current) {
                     hosts = current;
-                    order = shared.order(&hosts, &options);
+                    order = self.order(&hosts, call);
                     order.retain(|host| !rejecting.contains(host));
                     (started, count) = (0, speculation.hosts_max.max(1).min(order.len()));
                 }
@@ -84,7 +73,10 @@ impl<P: Platform> Session<P> {
             if started < count {
                 // Each attempt begins at another host, and tries the others after it.
                 let hosts = order.iter().cycle().skip(started).take(order.len()).copied().collect();
-                running.push(Box::pin(attempt(hosts, left)));
+                if !running.is_empty() {
+                    self.events.speculated();
+                }
+                running.push(Box::pin(begin(hosts, left)));
                 started += 1;
             }
             if running.is_empty() {
@@ -94,7 +86,7 @@ impl<P: Platform> Session<P> {
             }
             let mut expiry = pin!(async {
                 if started < count {
-                    shared.runtime.sleep_until(now.saturating_add(speculation.delay)).await;
+                    self.runtime.sleep_until(now.saturating_add(speculation.delay)).await;
                 } else {
                     pending().await
                 }
@@ -124,13 +116,20 @@ impl<P: Platform> Session<P> {
     }
 }
 
+/// Sends a call, and does the rest, without the wait for the schema: that is not part of an answer.
+async fn attempt<P: Platform>(call: &Call<'_, P>) -> Result<Reply, RequestError> {
+    let mut flight = Flight::new(call);
+    let result = (&mut flight).await;
+    if result.is_err() && call.is_unsettled(&result) { renew(call, flight.deadline(), result).await } else { result }
+}
+
 impl<P: Platform> Shared<P> {
     /// Returns the hosts of the next query plan, in their order.
-    fn order(&self, hosts: &Arc<Hosts>, options: &RequestOptions<'_>) -> Vec<MuxId> {
-        let RequestOptions { hosts: chosen, routing, .. } = *options;
-        if let Some(chosen) = chosen {
+    fn order(&self, hosts: &Arc<Hosts>, call: &Call<'_, P>) -> Vec<MuxId> {
+        if let Some(chosen) = call.hosts {
             return chosen.to_vec();
         }
+        let routing = call.body.routing();
         let turn = self.speculations.fetch_add(1, Ordering::Relaxed);
         let Some(first) = hosts.first(turn, None, routing).map(|host| host.id) else { return Vec::new() };
         let mut plan = Plan::after(first, Arc::clone(hosts), turn, None, routing);

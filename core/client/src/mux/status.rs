@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use poolhouse_core::Instant;
+use poolhouse_core::cluster::Node;
 use poolhouse_core::mux::{HostState, MuxConfig, MuxId};
 use poolhouse_cql::Version;
 
@@ -54,8 +55,15 @@ pub struct ClusterStatus {
     pub is_connected: bool,
     /// The nodes, in the order of their addresses. Empty until the tables were read.
     pub nodes: Vec<NodeStatus>,
+    /// Number of rows of nodes that the last reading has ignored: those of a node at the address of another, at an
+    /// address that is refused, without a data centre or rack, and those beyond the most nodes. The session does
+    /// not use such nodes, and their data is not routed.
+    pub ignored_rows: u32,
     /// Number of keyspaces for which the location of the data is known.
     pub routed_keyspaces: usize,
+    /// The local data centre of the options, if the tables were read and no node is in it. Then requests go to
+    /// remote hosts, or fail with [`RequestError::UnknownDataCenter`](super::RequestError::UnknownDataCenter).
+    pub missing_data_center: Option<String>,
 }
 
 /// A node of a cluster.
@@ -72,6 +80,14 @@ pub struct NodeStatus {
     pub token_count: usize,
     /// Whether it is available, according to the last event about it.
     pub is_up: bool,
+}
+
+impl NodeStatus {
+    pub(super) fn of(address: SocketAddr, node: &Node) -> Self {
+        let Node { data_center, rack, tokens, is_up } = node;
+        let (data_center, rack) = (data_center.clone(), rack.clone());
+        Self { address, data_center, rack, token_count: tokens.len(), is_up: *is_up }
+    }
 }
 
 impl HostStatus {

@@ -4,12 +4,14 @@ mod batch;
 mod failure;
 mod session;
 
+use super::call::{Body, Content};
 use super::failure::{Finding, LinkFailure};
-use super::host::{Change, Effects, Failure, Host, Message, Outcome, Output};
+use super::host::{Change, Effects, Failure, Host, Outcome, Output};
 use super::options::CqlHost;
 use super::plan::{Hosts, Plan};
-use super::routing::{Routes, Routing};
+use super::routing::{Keyspaces, Routes, Routing};
 use super::{Rejection, RejectionReason, Reply, RequestError};
+use crate::events::Events;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -17,21 +19,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
-use core::task::{Poll, Waker};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_core::cluster::Node;
 use poolhouse_core::mux::{AcquireError, Distance, HostOptions, HostState, MuxConnId, MuxId, MuxOptions};
 use poolhouse_core::{Cause, Instant, Reason};
 use poolhouse_cql::{
-    Consistency, CqlEncodeError, Decoder, Direction, Flags, Limits, Opcode, Parameters, Replication, Request, Token,
-    Version,
+    Consistency, CqlEncodeError, Decoder, Direction, Flags, Limits, Opcode, Replication, Token, Version,
 };
 use poolhouse_driver::Subscribers;
 
 const LIMITS: Limits = Limits { body_bytes_max: 1024 };
 
-fn message(text: &str) -> Request<'_> {
-    Request::Query { text, parameters: Parameters::new(Consistency::One) }
+fn message(text: &str) -> Body<'_> {
+    Body::new(Content::Text(text), Consistency::One)
 }
 
 /// Options for one connection with this many requests.
@@ -49,7 +50,6 @@ const fn one_connection(requests: u32) -> MuxOptions {
 struct Rig {
     host: Arc<Host>,
     now: Instant,
-    events: Subscribers,
     /// The connections that the host requested.
     establish: Vec<MuxConnId>,
 }
@@ -60,19 +60,19 @@ impl Rig {
     }
 
     fn with_limits(options: MuxOptions, limits: Limits) -> Self {
-        let events = Subscribers::default();
+        let events = Events::of_test();
         let config = options.validate().expect("good options");
         let now = Instant::from_nanos(1_000_000_000);
         let address = CqlHost::local("db");
         let host = Arc::new(Host::new(now, MuxId::new(7), &address, config, Version::V5, limits, &events));
-        let mut rig = Self { host, now, events, establish: Vec::new() };
+        let mut rig = Self { host, now, establish: Vec::new() };
         rig.step(|_| ());
         rig
     }
 
     fn step<T>(&mut self, change: impl FnOnce(&mut Change<'_>) -> T) -> T {
         let mut effects = Effects::default();
-        let result = self.host.change(self.now, &self.events, &mut effects, change);
+        let result = self.host.change(self.now, &mut effects, change);
         self.establish.extend(effects.establish.drain(..).map(|(_, conn)| conn));
         effects.wake_all();
         result
@@ -98,17 +98,14 @@ impl Rig {
     }
 
     fn begin(&mut self, text: &str, deadline: Option<Instant>) -> Result<u32, Failure> {
-        let (request, flags) = (message(text), Flags::NONE);
-        let waker = Waker::noop().clone();
-        self.step(|change| change.begin(Message { request: &request, flags }, true, deadline, waker))
+        self.step(|change| change.begin(&message(text), true, deadline, Waker::noop().clone()))
     }
 
     fn poll(&mut self, slot: u32, text: &str) -> Poll<Outcome> {
         if let Some(outcome) = self.host.outcome(slot) {
             return Poll::Ready(outcome);
         }
-        let (request, flags) = (message(text), Flags::NONE);
-        self.step(|change| change.poll(slot, Message { request: &request, flags }, &mut Some(Waker::noop().clone())))
+        self.step(|change| change.poll(slot, &message(text), &mut Some(Waker::noop().clone())))
     }
 
     /// Returns the stream ids and opcodes of the requests that a connection has to send.
@@ -302,8 +299,8 @@ fn waiters_are_woken_once_although_a_waker_panics() {
     let conn = rig.establish();
     let counts: Vec<_> = (0..3).map(|place| Arc::new(Count(AtomicU32::new(0), place == 0))).collect();
     for count in &counts {
-        let (request, flags, waker) = (message("a"), Flags::NONE, Waker::from(Arc::clone(count)));
-        rig.step(|change| change.begin(Message { request: &request, flags }, true, None, waker)).expect("a slot");
+        let waker = Waker::from(Arc::clone(count));
+        rig.step(|change| change.begin(&message("a"), true, None, waker)).expect("a slot");
     }
     let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
     rig.reply(conn, &sent);
@@ -311,10 +308,10 @@ fn waiters_are_woken_once_although_a_waker_panics() {
     assert_eq!(counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect::<Vec<_>>(), [1, 1, 1]);
 }
 
-fn host(distance: Distance, number: u32) -> (Distance, Arc<Host>) {
+fn host(distance: Distance, number: u64) -> (Distance, Arc<Host>) {
     let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("good options");
     let address = CqlHost { address: number.to_string(), distance };
-    let (now, events) = (Instant::ORIGIN, Subscribers::default());
+    let (now, events) = (Instant::ORIGIN, Events::of_test());
     (distance, Arc::new(Host::new(now, MuxId::new(number), &address, config, Version::V5, LIMITS, &events)))
 }
 
@@ -355,7 +352,7 @@ fn a_plan_returns_hosts_that_were_put_off_after_the_others_of_their_distance() {
         host(Distance::Remote, 10),
         host(Distance::Remote, 11),
     ]));
-    let asked = |connecting: &[u32]| {
+    let asked = |connecting: &[u64]| {
         let mut next = hosts.first(0, None, None).cloned();
         let mut plan = Plan::after(next.as_ref().expect("a host").id, Arc::clone(&hosts), 0, None, None);
         let mut asked = Vec::new();
@@ -384,10 +381,8 @@ fn a_plan_returns_hosts_that_were_put_off_after_the_others_of_their_distance() {
 #[test]
 fn a_request_that_does_not_wait_is_refused_while_the_first_connection_is_established() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
-    let begin = |rig: &mut Rig, waits| {
-        let (request, flags) = (message("a"), Flags::NONE);
-        rig.step(|change| change.begin(Message { request: &request, flags }, waits, None, Waker::noop().clone()))
-    };
+    let begin =
+        |rig: &mut Rig, waits| rig.step(|change| change.begin(&message("a"), waits, None, Waker::noop().clone()));
     assert!(matches!(begin(&mut rig, false), Err(Failure::Connecting)));
     let queued = begin(&mut rig, true).expect("a slot");
     assert_eq!(rig.state().queued, 1);
@@ -402,10 +397,7 @@ fn a_request_that_does_not_wait_begins_the_next_attempt_to_connect() {
     let mut rig = Rig::new(MuxOptions::DEFAULT);
     let conn = rig.establish.remove(0);
     rig.step(|change| change.failed(conn, &Cause::Network.into()));
-    let begin = |rig: &mut Rig| {
-        let (request, flags) = (message("a"), Flags::NONE);
-        rig.step(|change| change.begin(Message { request: &request, flags }, false, None, Waker::noop().clone()))
-    };
+    let begin = |rig: &mut Rig| rig.step(|change| change.begin(&message("a"), false, None, Waker::noop().clone()));
     assert!(matches!(begin(&mut rig), Err(Failure::Rejected(AcquireError::Down { .. }))));
     rig.pass(Duration::from_secs(60));
     assert!(matches!(begin(&mut rig), Err(Failure::Connecting)));
@@ -526,7 +518,7 @@ fn the_keeper_is_woken_in_time_after_all_ids_were_in_use() {
     rig.now = established.saturating_add(Duration::from_secs(1));
     rig.reply(conn, &[stream]);
     assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
-    assert_eq!(rig.host.armed(), Some(rig.now.saturating_add(options.heartbeat_interval)));
+    assert_eq!(rig.host.armed(), Some(established.saturating_add(options.heartbeat_interval)));
 }
 
 #[test]
@@ -616,7 +608,18 @@ fn errors_contain_each_host_and_its_reason() {
             RequestError::Encode(CqlEncodeError::Full),
             "the request cannot be encoded: the buffer has no room for the message".into(),
         ),
-        (RequestError::Unsupported(Opcode::Startup), "opcode STARTUP cannot be sent by the application".into()),
+        (RequestError::Unexpected(Opcode::Startup), "STARTUP is no answer to the request".into()),
+        (RequestError::ManyRows { count: 2 }, "the answer has 2 rows, expected at most one".into()),
+        (
+            RequestError::SchemaDisagreement { limit: Duration::from_secs(10) },
+            "the statement was executed, but not all hosts have the new schema after 10s: wait for \
+             schema_agreement before the next request"
+                .into(),
+        ),
+        (
+            RequestError::Outdated,
+            "the bind variables of the statement have changed since it was prepared: prepare it again".into(),
+        ),
         (RequestError::Closed, "the session is closed".into()),
         (RequestError::Abandoned, "the executor dropped the tasks of the session: create a new session".into()),
         (
@@ -651,7 +654,10 @@ fn errors_report_whether_a_request_may_have_been_executed() {
         (RequestError::TimedOut { address: address(), sent: false }, true, false),
         (RequestError::Lost { address: address(), cause: Cause::Network, reason: Reason::NONE }, false, true),
         (RequestError::Encode(CqlEncodeError::Full), false, false),
-        (RequestError::Unsupported(Opcode::Startup), false, false),
+        (RequestError::Unexpected(Opcode::Startup), false, true),
+        (RequestError::ManyRows { count: 2 }, false, true),
+        (RequestError::SchemaDisagreement { limit: Duration::from_secs(10) }, false, true),
+        (RequestError::Outdated, false, false),
         (RequestError::Closed, false, true),
         (RequestError::Abandoned, false, true),
         (RequestError::Forked, false, false),
@@ -837,11 +843,8 @@ fn security_9_lower_version_applies_to_one_host_for_a_limited_time() {
 /// Routes for the nodes `1` to `4` of one rack, whose keyspace `shop` has two replicas. The node 4 is
 /// in another data centre.
 fn routes() -> Arc<Routes> {
-    let node = |data_center: &str, token| Node {
-        data_center: data_center.into(),
-        rack: "r1".into(),
-        tokens: vec![token],
-        is_up: true,
+    let node = |data_center: &str, token| {
+        Arc::new(Node { data_center: data_center.into(), rack: "r1".into(), tokens: vec![token], is_up: true })
     };
     let address = |number: u8| SocketAddr::from(([10, 0, 0, number], 9042));
     let nodes = [
@@ -850,14 +853,26 @@ fn routes() -> Arc<Routes> {
         (address(3), node("east", i64::MAX / 2)),
         (address(4), node("west", i64::MIN / 4)),
     ];
-    let keyspaces = [(String::from("shop"), Replication::Simple { factor: 2 })];
-    Arc::new(Routes::new(&nodes.into_iter().collect(), &keyspaces, None).expect("a small ring"))
+    let mut keyspaces = Keyspaces::default();
+    keyspaces.add(String::from("shop"), Replication::Simple { factor: 2 }, None);
+    Arc::new(finish(Routes::new(&nodes.into_iter().collect(), &keyspaces, None)).expect("a small ring"))
+}
+
+/// The result of a computation that only yields.
+fn finish<T>(work: impl Future<Output = T>) -> T {
+    let mut work = core::pin::pin!(work);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(done) = work.as_mut().poll(&mut context) {
+            return done;
+        }
+    }
 }
 
 #[test]
 fn keyspaces_share_the_replicas_of_the_local_data_center() {
     let node = Node { data_center: "east".into(), rack: "r1".into(), tokens: vec![0], is_up: true };
-    let nodes = [(SocketAddr::from(([10, 0, 0, 1], 9042)), node)].into();
+    let nodes = [(SocketAddr::from(([10, 0, 0, 1], 9042)), Arc::new(node))].into();
     let keyspace = |name: String, west| {
         let factors = vec![(String::from("east"), 1), (String::from("west"), west)];
         (name, Replication::NetworkTopology { factors })
@@ -865,7 +880,13 @@ fn keyspaces_share_the_replicas_of_the_local_data_center() {
     let own = (1..20).map(|factor| keyspace(alloc::format!("system_{factor}"), factor));
     let shops = (1..20).map(|factor| keyspace(alloc::format!("shop{factor}"), factor));
     let keyspaces: Vec<_> = own.chain(shops).collect();
-    let routed = |local| Routes::new(&nodes, &keyspaces, local).expect("a small ring").keyspace_count();
+    let routed = |local: Option<&str>| {
+        let mut found = Keyspaces::default();
+        for (name, replication) in keyspaces.clone() {
+            found.add(name, replication, local);
+        }
+        finish(Routes::new(&nodes, &found, local)).expect("a small ring").keyspace_count()
+    };
     assert_eq!(routed(Some("east")), 19);
     // Each replication has its own replicas, and their number is limited.
     assert_eq!(routed(None), 8);
@@ -881,7 +902,7 @@ fn a_plan_begins_with_the_local_replicas() {
     let named = |distance, number: u8| {
         let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("good options");
         let address = CqlHost { address: alloc::format!("10.0.0.{number}:9042"), distance };
-        let (now, events) = (Instant::ORIGIN, Subscribers::default());
+        let (now, events) = (Instant::ORIGIN, Events::of_test());
         (distance, Arc::new(Host::new(now, MuxId::new(number.into()), &address, config, Version::V5, LIMITS, &events)))
     };
     let hosts = Hosts::new(vec![

@@ -100,23 +100,60 @@ fn metadata_is_skipped_by_its_bit() {
 }
 
 #[test]
-fn bodies_of_statements_are_taken_as_they_are() {
-    let body = hex("0000000853454c4543542031");
-    for (request, opcode) in
-        [(Request::Prepare(&body), "09"), (Request::Execute(&body), "0a"), (Request::Batch(&body), "0d")]
-    {
-        let digits = alloc::format!("04000006{opcode}0000000c0000000853454c4543542031");
-        assert_bytes(&request, Version::V4, 6, &digits);
+fn batch_bytes_equal_those_of_another_implementation() {
+    let values = [Value::Bytes(b"v"), Value::Null];
+    let text = BatchEntry { statement: BatchStatement::Text("A"), values: Values::NONE };
+    let prepared = BatchEntry { statement: BatchStatement::Prepared(&[0xaa, 0xbb]), values: Values::List(&values) };
+    let parameters = BatchParameters::new(BatchKind::Logged, Consistency::Two);
+    let logged = Request::Batch { parameters, entries: &[text, prepared] };
+    let body = "0000020000000001410000010002aabb00020000000176ffffffff0002";
+    for version in [Version::V3, Version::V4] {
+        assert_bytes(&logged, version, 7, &alloc::format!("0{version}0000070d0000001e{body}00"));
+    }
+    assert_bytes(&logged, Version::V5, 7, &alloc::format!("050000070d00000021{body}00000000"));
+    let parameters = BatchParameters {
+        serial_consistency: Some(Consistency::LocalSerial),
+        timestamp_us: Some(1_234_567_890_123_456),
+        ..BatchParameters::new(BatchKind::Counter, Consistency::One)
+    };
+    let counter = Request::Batch { parameters, entries: &[text] };
+    let (body, rest) = ("0200010000000001410000", "0009000462d53c8abac0");
+    assert_bytes(&counter, Version::V4, 7, &alloc::format!("040000070d00000018{body}000130{rest}"));
+    assert_bytes(&counter, Version::V5, 7, &alloc::format!("050000070d0000001b{body}000100000030{rest}"));
+    let unset = BatchEntry { values: Values::List(&[Value::Unset]), ..text };
+    let parameters = BatchParameters::new(BatchKind::Unlogged, Consistency::One);
+    let lacking = CqlEncodeError::VersionLacks { version: Version::V3, what: "unset values" };
+    assert_eq!(encoded(&Request::Batch { parameters, entries: &[unset] }, Version::V3, 7), Err(lacking));
+    let many = alloc::vec![text; 65_536];
+    let too_long = Err(CqlEncodeError::ListTooLong { count: 65_536 });
+    assert_eq!(encoded(&Request::Batch { parameters, entries: &many }, Version::V4, 7), too_long);
+}
+
+#[test]
+fn encoded_values_are_those_of_a_list() {
+    let list = [Value::Bytes(b"v"), Value::Null, Value::Unset, Value::Bytes(b"")];
+    let bytes = hex("0000000176fffffffffffffffe00000000");
+    let values = Values::Encoded { bytes: &bytes, count: 4 };
+    assert_eq!(values.iter().collect::<Vec<_>>(), list);
+    let query =
+        |values| Request::Query { text: "Q", parameters: Parameters { values, ..Parameters::new(Consistency::One) } };
+    assert_eq!(encoded(&query(values), Version::V4, 2), encoded(&query(Values::List(&list)), Version::V4, 2));
+    let lacking = CqlEncodeError::VersionLacks { version: Version::V3, what: "unset values" };
+    assert_eq!(encoded(&query(values), Version::V3, 2), Err(lacking));
+    // Lengths that lie end the list.
+    for malformed in ["00000002ff", "fffffffd", "000001", ""] {
+        let bytes = hex(malformed);
+        assert_eq!(Values::Encoded { bytes: &bytes, count: 1 }.iter().count(), 0, "{malformed}");
     }
 }
 
 #[test]
 fn prepared_statements_have_the_ids_of_their_version() {
-    let prepare = Request::PrepareText("SELECT 1");
+    let prepare = Request::Prepare("SELECT 1");
     assert_bytes(&prepare, Version::V4, 6, "04000006090000000c0000000853454c4543542031");
     assert_bytes(&prepare, Version::V5, 6, "0500000609000000100000000853454c454354203100000000");
     let parameters = Parameters::new(Consistency::Two);
-    let execute = |metadata_id| Request::ExecutePrepared { id: &[0xaa, 0xbb], metadata_id, parameters };
+    let execute = |metadata_id| Request::Execute { id: &[0xaa, 0xbb], metadata_id, parameters };
     assert_bytes(&execute(Some(&[0xcc])), Version::V4, 3, "040000030a000000070002aabb000200");
     assert_bytes(&execute(Some(&[0xcc])), Version::V5, 3, "050000030a0000000d0002aabb0001cc000200000000");
     assert_bytes(&execute(None), Version::V5, 3, "050000030a0000000c0002aabb0000000200000000");
@@ -155,11 +192,12 @@ fn debug_shows_no_secret() {
     let requests = [
         Request::Query { text: "INSERT hunter2", parameters },
         Request::AuthResponse(Some(b"hunter2")),
-        Request::Prepare(b"hunter2"),
-        Request::PrepareText("hunter2"),
-        Request::ExecutePrepared { id: b"hunter2", metadata_id: Some(b"hunter2"), parameters },
-        Request::Execute(b"hunter2"),
-        Request::Batch(b"hunter2"),
+        Request::Prepare("hunter2"),
+        Request::Execute { id: b"hunter2", metadata_id: Some(b"hunter2"), parameters },
+        Request::Batch {
+            parameters: BatchParameters::new(BatchKind::Logged, Consistency::One),
+            entries: &[BatchEntry { statement: BatchStatement::Text("hunter2"), values: parameters.values }],
+        },
     ];
     for request in requests {
         let shown = alloc::format!("{request:?}");

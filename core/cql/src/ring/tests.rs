@@ -83,10 +83,10 @@ fn replicas_of_one_data_center_are_the_first_part() {
     for replication in [Replication::Simple { factor: 4 }, topology(&[("east", 2), ("west", 2)])] {
         let (all, east) = (ring.replicas(&replication, None), ring.replicas(&replication, Some("east")));
         let nowhere = ring.replicas(&replication, Some("north"));
-        for token in &ring.tokens {
+        for token in ring.tokens.iter() {
             let eastern = all.of(*token).iter().copied().filter(|node| NODES[usize::from(*node)].0 == "east");
             assert_eq!(east.of(*token), eastern.collect::<Vec<_>>());
-            assert_eq!(nowhere.of(*token), []);
+            assert!(nowhere.of(*token).is_empty());
         }
     }
 }
@@ -96,9 +96,9 @@ fn empty_ring_has_no_replicas() {
     let ring = Ring::new([RingNode { data_center: "east", rack: "r1", tokens: &[] }]).expect("small");
     assert_eq!(ring.token_count(), 0);
     for replication in [Replication::Simple { factor: 3 }, topology(&[("east", 3)])] {
-        assert_eq!(ring.replicas(&replication, None).of(Token::new(0)), []);
+        assert!(ring.replicas(&replication, None).of(Token::new(0)).is_empty());
     }
-    assert_eq!(Replicas::default().of(Token::new(0)), []);
+    assert!(Replicas::default().of(Token::new(0)).is_empty());
 }
 
 #[test]
@@ -230,6 +230,9 @@ fn replication_is_read_from_the_system_table() {
     let many: Vec<String> = (0..=Replication::DATA_CENTERS_MAX).map(|number| format!("dc{number}")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "1")).collect();
     assert_eq!(read(&many), None);
+    let classes = |count| read(&vec![("class", "NetworkTopologyStrategy"); count]);
+    assert!(classes(Replication::DATA_CENTERS_MAX + 2).is_some());
+    assert_eq!(classes(Replication::DATA_CENTERS_MAX + 3), None);
 }
 
 #[test]
@@ -241,4 +244,44 @@ fn huge_factor_has_a_limit() {
     assert_eq!(replicas.of(Token::new(0)).len(), REPLICAS_MAX);
     let replicas = ring.replicas(&topology(&[("east", usize::MAX)]), None);
     assert_eq!(replicas.of(Token::new(0)).len(), REPLICAS_MAX);
+}
+
+#[test]
+fn security_a_work_for_a_ring_of_many_racks_is_bounded() {
+    // The most tokens, in 8 racks, and a factor for which nodes of the same rack are repeated.
+    let mut numbers = Numbers(1);
+    let nodes: Vec<(String, Vec<Token>)> = (0..512)
+        .map(|node| {
+            let tokens = (0..RING_TOKENS_MAX / 512).map(|_| Token::new(numbers.below(u64::MAX).cast_signed()));
+            (format!("r{}", node % 8), tokens.collect())
+        })
+        .collect();
+    let ring = Ring::new(nodes.iter().map(|(rack, tokens)| RingNode { data_center: "east", rack, tokens }));
+    let ring = ring.expect("small");
+    let replication = topology(&[("east", REPLICAS_MAX)]);
+    let mut placement = ring.place(&replication, None);
+    assert_eq!(placement.replica_count(), ring.token_count() * REPLICAS_MAX);
+    let mut steps = 1;
+    while placement.step() {
+        let near = placement.walks[0].near.len();
+        assert!(near <= 8 * 9, "of each rack one node, and as many repeated ones as a walk may take: {near}");
+        steps += 1;
+    }
+    // A node of the ring is looked at once, and a token costs as many nodes as are near.
+    let looked_at = ring.token_count() * (8 * 9 + REPLICAS_MAX + 2);
+    assert!(steps <= looked_at / STEP_NODES + 1, "{steps} steps");
+    assert_eq!(placement.finish(), ring.replicas(&replication, None));
+}
+
+#[test]
+fn data_centers_beyond_the_limit_have_no_replicas() {
+    let names: Vec<String> = (0..64).map(|number| format!("dc{number:02}")).collect();
+    let tokens: Vec<Vec<Token>> =
+        (0..64).map(|node: i64| (0..4_096).map(|number: i64| Token::new(number * 64 + node)).collect()).collect();
+    let nodes = names.iter().zip(&tokens);
+    let ring = Ring::new(nodes.map(|(name, tokens)| RingNode { data_center: name, rack: "r1", tokens }));
+    let ring = ring.expect("small");
+    let factors: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    let replicas = ring.replicas(&topology(&factors), None);
+    assert_eq!(replicas.of(Token::new(5)), (0..16).collect::<Vec<u16>>());
 }

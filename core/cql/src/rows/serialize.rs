@@ -6,29 +6,26 @@ mod compound;
 #[cfg(test)]
 mod tests;
 
-use super::{Columns, Type, id, shortened};
-use crate::request::Value;
-use alloc::string::{String, ToString as _};
+use super::Columns;
+use super::deserialize::narrowed;
+use super::kind::id;
+use super::problem::Problem;
+use super::shape::{self, Field, Shape, TOO_MANY_TYPES};
+use crate::request::{NULL, UNSET as NOT_SET, Values};
+use crate::types::pass::name;
+use crate::types::{Date, Decimal, Duration, Time, Timestamp, Uuid, ValueError, Varint, varint};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use compound::{Entries, Items};
 use core::fmt;
 use core::net::IpAddr;
 use serde::ser::{self, Impossible, Serialize, Serializer};
 
-/// The maximum length in bytes of the name of a variable in an error; the rest is left out.
-const VARIABLE_BYTES_MAX: usize = 48;
-/// The maximum length in bytes of the text of an error; the rest is left out.
-const TEXT_BYTES_MAX: usize = 128;
-
 /// The name of the unit struct by which [`MaybeUnset::Unset`] is recognized.
 const UNSET: &str = "\0poolhouse_cql::Unset";
 
-/// The lengths that stand for null and for a value that is not set.
-const NULL: i32 = -1;
-const NOT_SET: i32 = -2;
-
-/// Nanoseconds of a day.
-const DAY_NS: i128 = 86_400_000_000_000;
+/// Bytes reserved for each value and its length.
+const VALUE_BYTES: usize = 16;
 
 /// A value for a bind variable, or none: then the statement leaves the existing value unchanged.
 ///
@@ -54,39 +51,46 @@ impl<T: Serialize> Serialize for MaybeUnset<T> {
 /// Why a value cannot be bound to the variables of a statement. Has no values, which may be secret,
 /// unless the type's own `Serialize` writes them into its errors.
 #[derive(Clone, PartialEq, Eq)]
-pub struct BindError {
-    /// Empty if the error is not that of one variable.
-    variable: String,
-    text: String,
-}
+pub struct BindError(Box<Problem>);
 
 impl BindError {
+    #[cold]
     fn new(text: impl fmt::Display) -> Self {
-        Self { variable: String::new(), text: shortened(&text.to_string(), TEXT_BYTES_MAX) }
+        Self(Box::new(Problem::new(text)))
     }
 
     /// The name of the bind variable that cannot have its value; its first 48 bytes. Empty if the
     /// error is that of all values together.
     #[must_use]
     pub fn variable(&self) -> &str {
-        &self.variable
+        &self.0.name
     }
 
-    fn in_variable(mut self, name: &str) -> Self {
-        if self.variable.is_empty() {
-            self.variable = shortened(name, VARIABLE_BYTES_MAX);
-        }
-        self
+    /// Notes that the value is inside that of the variable.
+    #[cold]
+    fn inside(self) -> Self {
+        Self(Box::new(self.0.inside(None)))
+    }
+
+    #[cold]
+    fn named(self, name: &str) -> Self {
+        Self(Box::new(self.0.named(name)))
+    }
+
+    /// - `rust`: the type of Rust that the value has.
+    #[cold]
+    fn in_variable(self, (name, shape): &Field<'_>, rust: &str) -> Self {
+        Self(Box::new(self.0.of(name, &shape.kind, rust, false)))
     }
 }
 
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.variable.is_empty() {
+        if !self.variable().is_empty() {
             // The name is the server's text.
-            write!(f, "variable {}: ", self.variable.escape_debug())?;
+            write!(f, "variable {}: ", self.variable().escape_debug())?;
         }
-        f.write_str(&self.text)
+        self.0.fmt(f)
     }
 }
 
@@ -113,18 +117,7 @@ impl BoundValues {
     /// a tuple or a list of the values in their order. It is the opposite of
     /// [`Rows::deserialize`](super::Rows::deserialize).
     ///
-    /// | serde | types of the variable |
-    /// |---|---|
-    /// | string, char | ascii, varchar; uuid and timeuuid in their usual text; inet |
-    /// | variant of an enum without data | ascii, varchar: its name |
-    /// | integer | tinyint, smallint, int, bigint, counter, varint |
-    /// | integer | timestamp: milliseconds since 1970; date: days since 1970-01-01; time: nanoseconds since midnight |
-    /// | number | double; float if it has the same value |
-    /// | bool | boolean |
-    /// | bytes, or a list of bytes | blob, uuid, timeuuid, inet; decimal, duration, custom types and vectors in the protocol's format |
-    /// | bytes | varint in the protocol's format |
-    /// | list or tuple | list, set, tuple; user-defined type in the order of its fields |
-    /// | map or struct | map; user-defined type by the names of its fields |
+    /// [`Type`](super::Type) has the table of types.
     ///
     /// `None` and `()` are null. So are the fields of a user-defined type that a map or a struct does
     /// not have. A variable may be [`MaybeUnset`]. Variables with the same name have the same value
@@ -135,7 +128,8 @@ impl BoundValues {
     /// # Errors
     ///
     /// [`BindError`] names the variable and its type: the value has another type or is out of range; a
-    /// collection contains null; a variable has no value; or a value has no variable.
+    /// collection contains null; a variable has no value; or a value has no variable. It names none if
+    /// the variables have more than 8,192 types.
     ///
     /// # Example
     ///
@@ -154,127 +148,106 @@ impl BoundValues {
     /// }
     /// ```
     pub fn new<T: Serialize + ?Sized>(variables: Columns<'_>, values: &T) -> Result<Self, BindError> {
-        let mut bytes = Vec::new();
         let count = variables.len();
-        values.serialize(Writer { target: Target::Row(variables), out: &mut bytes })?;
+        // This limits their number, so it comes before anything is reserved for them.
+        let variables = shape::fields(variables).ok_or_else(|| BindError::new(TOO_MANY_TYPES))?;
+        let mut bytes = Vec::with_capacity(count.saturating_mul(VALUE_BYTES));
+        values.serialize(Writer::new(Target::Row(&variables), &mut bytes))?;
         Ok(Self { bytes, count })
     }
 
-    /// The values for [`Parameters::values`](crate::Parameters::values). Allocates 16 bytes or more for
-    /// each.
+    /// The values, for [`Parameters::values`](crate::Parameters::values).
     #[must_use]
-    pub fn values(&self) -> Vec<Value<'_>> {
-        let mut left = self.bytes.as_slice();
-        let mut values = Vec::with_capacity(self.count);
-        while let Some((length, rest)) = left.split_first_chunk::<4>() {
-            let length = i32::from_be_bytes(*length);
-            let (bytes, rest) = rest.split_at_checked(usize::try_from(length).unwrap_or(0)).unwrap_or_default();
-            values.push(match length {
-                NOT_SET => Value::Unset,
-                NULL => Value::Null,
-                _ => Value::Bytes(bytes),
-            });
-            left = rest;
-        }
-        debug_assert_eq!(values.len(), self.count, "each variable has a value");
-        values
+    pub fn values(&self) -> Values<'_> {
+        Values::Encoded { bytes: &self.bytes, count: self.count }
     }
 }
 
 impl fmt::Debug for BoundValues {
     /// Omits the bytes, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.values()).finish()
+        self.values().fmt(f)
     }
 }
 
-/// What a value is written as.
+/// The form in which a value is written.
 #[derive(Clone, Copy)]
-enum Target<'a> {
+enum Target<'c> {
     /// All variables.
-    Row(Columns<'a>),
+    Row(&'c [Field<'c>]),
     /// The value of a variable, which may be not set.
-    Variable(Type<'a>),
+    Variable(&'c Shape<'c>),
     /// A field of a tuple or of a user-defined type.
-    Field(Type<'a>),
+    Field(&'c Shape<'c>),
     /// An element, a key or a value of a collection, which must not be null.
-    Element(Type<'a>),
+    Element(&'c Shape<'c>),
     /// A byte, without its length.
     Byte,
     /// The name of a field or of a variable, without its length.
     Name,
 }
 
-impl<'a> Target<'a> {
-    const fn kind(&self) -> Option<Type<'a>> {
+impl<'c> Target<'c> {
+    const fn shape(&self) -> Option<&'c Shape<'c>> {
         match self {
-            Self::Variable(kind) | Self::Field(kind) | Self::Element(kind) => Some(*kind),
+            Self::Variable(shape) | Self::Field(shape) | Self::Element(shape) => Some(shape),
             Self::Row(_) | Self::Byte | Self::Name => None,
         }
     }
 
     /// The number of its type.
     fn id(&self) -> Option<u16> {
-        self.kind().map(|kind| kind.id())
+        self.shape().map(Shape::id)
     }
+}
 
-    /// Its name for an error.
-    fn name(&self) -> &'static str {
+impl fmt::Display for Target<'_> {
+    /// The expected form, for an error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Row(_) => "a struct, a map or a tuple of the variables",
-            Self::Byte => "a byte",
-            Self::Name => "the name of a field",
-            Self::Variable(kind) | Self::Field(kind) | Self::Element(kind) => type_name(kind.id()),
+            Self::Row(_) => f.write_str("a struct, a map or a tuple of the variables"),
+            Self::Byte => f.write_str("u8"),
+            Self::Name => f.write_str("the name of a field"),
+            Self::Variable(shape) | Self::Field(shape) | Self::Element(shape) => shape.kind.fmt(f),
         }
     }
 }
 
-/// The name of a type in CQL.
-const fn type_name(id: u16) -> &'static str {
-    match id {
-        Type::CUSTOM => "a custom type",
-        id::ASCII => "ascii",
-        id::BIGINT => "bigint",
-        id::BLOB => "blob",
-        id::BOOLEAN => "boolean",
-        id::COUNTER => "counter",
-        id::DECIMAL => "decimal",
-        id::DOUBLE => "double",
-        id::FLOAT => "float",
-        id::INT => "int",
-        id::TIMESTAMP => "timestamp",
-        id::UUID => "uuid",
-        id::VARCHAR => "varchar",
-        id::VARINT => "varint",
-        id::TIMEUUID => "timeuuid",
-        id::INET => "inet",
-        id::DATE => "date",
-        id::TIME => "time",
-        id::SMALLINT => "smallint",
-        id::TINYINT => "tinyint",
-        id::DURATION => "duration",
-        Type::LIST => "list",
-        Type::MAP => "map",
-        Type::SET => "set",
-        Type::UDT => "a user-defined type",
-        Type::TUPLE => "tuple",
-        _ => "an unknown type",
-    }
+/// How a value is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// By a type that knows nothing of CQL.
+    Usual,
+    /// By a type of this crate that has the type of the variable: as bytes of the protocol or an integer.
+    Own,
+    /// Possibly as an empty value: then as `None`.
+    MaybeEmpty,
 }
 
 /// Writes one value.
-struct Writer<'o, 'a> {
-    target: Target<'a>,
+struct Writer<'o, 'c> {
+    target: Target<'c>,
+    form: Form,
     out: &'o mut Vec<u8>,
 }
 
-impl<'o, 'a> Writer<'o, 'a> {
-    fn mismatch(&self, found: &str) -> BindError {
-        BindError::new(format_args!("{found}, expected {}", self.target.name()))
+impl<'o, 'c> Writer<'o, 'c> {
+    const fn new(target: Target<'c>, out: &'o mut Vec<u8>) -> Self {
+        Self { target, form: Form::Usual, out }
     }
 
-    fn out_of_range(&self, found: &str) -> BindError {
-        BindError::new(format_args!("{found} out of the range of {}", self.target.name()))
+    #[cold]
+    fn mismatch(&self, found: &str) -> BindError {
+        BindError(Box::new(Problem::mismatch(found, self.target)))
+    }
+
+    #[cold]
+    fn wrong(&self, text: &str) -> BindError {
+        BindError(Box::new(Problem::value(text, self.target)))
+    }
+
+    fn out_of_range(&self) -> BindError {
+        self.wrong("out of range")
     }
 
     /// Writes the bytes of a value with their length.
@@ -294,16 +267,11 @@ impl<'o, 'a> Writer<'o, 'a> {
     }
 
     fn put_integer(self, number: i128) -> Result<(), BindError> {
-        let found = "an integer";
-        if matches!(self.target, Target::Byte) {
-            self.out.push(u8::try_from(number).map_err(|_| self.out_of_range(found))?);
-            return Ok(());
-        }
         macro_rules! fixed {
             ($number:expr, $type:ty) => {
                 match <$type>::try_from($number) {
                     Ok(number) => self.put(&number.to_be_bytes()),
-                    Err(_) => Err(self.out_of_range(found)),
+                    Err(_) => Err(self.out_of_range()),
                 }
             };
         }
@@ -312,15 +280,17 @@ impl<'o, 'a> Writer<'o, 'a> {
             Some(id::SMALLINT) => fixed!(number, i16),
             Some(id::INT) => fixed!(number, i32),
             Some(id::BIGINT | id::COUNTER | id::TIMESTAMP) => fixed!(number, i64),
-            Some(id::TIME) if !(0..DAY_NS).contains(&number) => Err(self.out_of_range(found)),
-            Some(id::TIME) => fixed!(number, i64),
+            Some(id::TIME) => match u64::try_from(number).ok().and_then(Time::from_ns) {
+                Some(time) => self.put(&time.ns().to_be_bytes()),
+                None => Err(self.out_of_range()),
+            },
             // Day 2^31 is 1970-01-01.
             Some(id::DATE) => fixed!(number.saturating_add(1 << 31), u32),
             Some(id::VARINT) => {
                 let bytes = number.to_be_bytes();
-                self.put(shortest(&bytes))
+                self.put(varint::shortest(&bytes))
             }
-            _ => Err(self.mismatch(found)),
+            _ => Err(self.mismatch("an integer")),
         }
     }
 
@@ -329,56 +299,25 @@ impl<'o, 'a> Writer<'o, 'a> {
             self.out.extend_from_slice(text.as_bytes());
             return Ok(());
         }
+        let wrong = |error: ValueError| BindError::new(error);
         match self.target.id() {
             Some(id::VARCHAR) => self.put(text.as_bytes()),
             Some(id::ASCII) if text.is_ascii() => self.put(text.as_bytes()),
-            Some(id::ASCII) => Err(self.out_of_range("a text")),
-            Some(id::UUID | id::TIMEUUID) => match uuid_bytes(text) {
-                Some(bytes) => self.put(&bytes),
-                None => Err(self.mismatch("a text that is no UUID")),
-            },
+            Some(id::ASCII) => Err(self.wrong("a text that is not ASCII")),
+            Some(id::UUID | id::TIMEUUID) => self.put(&text.parse::<Uuid>().map_err(wrong)?.bytes()),
             Some(id::INET) => match text.parse() {
                 Ok(IpAddr::V4(address)) => self.put(&address.octets()),
                 Ok(IpAddr::V6(address)) => self.put(&address.octets()),
-                Err(_) => Err(self.mismatch("a text that is no address")),
+                Err(_) => Err(self.wrong("a text that is no address")),
             },
+            Some(id::TIMESTAMP) => self.put_integer(text.parse::<Timestamp>().map_err(wrong)?.ms().into()),
+            Some(id::DATE) => self.put_integer(text.parse::<Date>().map_err(wrong)?.days().into()),
+            Some(id::TIME) => self.put_integer(text.parse::<Time>().map_err(wrong)?.ns().into()),
+            Some(id::DURATION) => self.put(&text.parse::<Duration>().map_err(wrong)?.to_bytes()),
+            Some(id::DECIMAL) => self.put(&text.parse::<Decimal>().map_err(wrong)?.to_bytes()),
+            Some(id::VARINT) => self.put(text.parse::<Varint>().map_err(wrong)?.bytes()),
             _ => Err(self.mismatch("a text")),
         }
-    }
-}
-
-/// Whether values of this type may be bytes in the protocol's format.
-const fn takes_bytes(id: u16) -> bool {
-    !matches!(
-        id,
-        id::ASCII
-            | id::VARCHAR
-            | id::BIGINT
-            | id::BOOLEAN
-            | id::COUNTER
-            | id::DOUBLE
-            | id::FLOAT
-            | id::INT
-            | id::TIMESTAMP
-            | id::DATE
-            | id::TIME
-            | id::SMALLINT
-            | id::TINYINT
-            | Type::LIST
-            | Type::MAP
-            | Type::SET
-            | Type::UDT
-            | Type::TUPLE
-    )
-}
-
-/// Checks the length of a value of bytes.
-const fn is_length(id: u16, length: usize) -> bool {
-    match id {
-        id::UUID | id::TIMEUUID => length == 16,
-        id::INET => length == 4 || length == 16,
-        id::VARINT => length > 0,
-        _ => true,
     }
 }
 
@@ -401,39 +340,20 @@ fn write_int(out: &mut [u8], at: usize, number: i32) {
     }
 }
 
-/// The shortest bytes of the same number in two's complement.
-fn shortest(mut bytes: &[u8]) -> &[u8] {
-    while let [0x00, next @ 0..=0x7f, ..] | [0xff, next @ 0x80..=0xff, ..] = bytes {
-        debug_assert_eq!(next >> 7, bytes[0] >> 7, "the sign is kept");
-        bytes = bytes.get(1..).unwrap_or_default();
-    }
-    bytes
-}
-
-/// Reads a UUID of 32 hexadecimal digits, with the usual hyphens or without any.
-fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
-    let is_hyphen = |(place, byte): (usize, u8)| (byte == b'-') == matches!(place, 8 | 13 | 18 | 23);
-    let is_grouped = text.len() == 36 && text.bytes().enumerate().all(is_hyphen);
-    if !is_grouped && text.len() != 32 {
-        return None;
-    }
-    let mut number = 0_u128;
-    for digit in text.chars().filter(|one| !(is_grouped && *one == '-')) {
-        number = number << 4 | u128::from(digit.to_digit(16)?);
-    }
-    Some(number.to_be_bytes())
-}
-
-impl<'o, 'a> Serializer for Writer<'o, 'a> {
+impl<'o, 'c> Serializer for Writer<'o, 'c> {
     type Ok = ();
     type Error = BindError;
-    type SerializeSeq = Items<'o, 'a>;
-    type SerializeTuple = Items<'o, 'a>;
-    type SerializeTupleStruct = Items<'o, 'a>;
+    type SerializeSeq = Items<'o, 'c>;
+    type SerializeTuple = Items<'o, 'c>;
+    type SerializeTupleStruct = Items<'o, 'c>;
     type SerializeTupleVariant = Impossible<(), BindError>;
-    type SerializeMap = Entries<'o, 'a>;
-    type SerializeStruct = Entries<'o, 'a>;
+    type SerializeMap = Entries<'o, 'c>;
+    type SerializeStruct = Entries<'o, 'c>;
     type SerializeStructVariant = Impossible<(), BindError>;
+
+    fn is_human_readable(&self) -> bool {
+        self.form != Form::Own
+    }
 
     fn serialize_bool(self, value: bool) -> Result<(), BindError> {
         match self.target.id() {
@@ -463,6 +383,10 @@ impl<'o, 'a> Serializer for Writer<'o, 'a> {
     }
 
     fn serialize_u8(self, value: u8) -> Result<(), BindError> {
+        if matches!(self.target, Target::Byte) {
+            self.out.push(value);
+            return Ok(());
+        }
         self.put_integer(value.into())
     }
 
@@ -479,9 +403,11 @@ impl<'o, 'a> Serializer for Writer<'o, 'a> {
     }
 
     fn serialize_u128(self, value: u128) -> Result<(), BindError> {
-        match i128::try_from(value) {
-            Ok(value) => self.put_integer(value),
-            Err(_) => Err(self.out_of_range("an integer")),
+        match (i128::try_from(value), self.target.id()) {
+            (Ok(value), _) => self.put_integer(value),
+            (Err(_), Some(id::VARINT)) => self.put(Varint::from(value).bytes()),
+            // It is out of the range of all others too.
+            (Err(_), _) => self.put_integer(i128::MAX),
         }
     }
 
@@ -496,14 +422,10 @@ impl<'o, 'a> Serializer for Writer<'o, 'a> {
     fn serialize_f64(self, value: f64) -> Result<(), BindError> {
         match self.target.id() {
             Some(id::DOUBLE) => self.put(&value.to_be_bytes()),
-            Some(id::FLOAT) => {
-                #[allow(clippy::cast_possible_truncation, reason = "a changed value is refused")]
-                let narrow = value as f32;
-                if f64::from(narrow).to_bits() != value.to_bits() && !value.is_nan() {
-                    return Err(self.out_of_range("a floating-point number"));
-                }
-                self.put(&narrow.to_be_bytes())
-            }
+            Some(id::FLOAT) => match narrowed(value) {
+                Some(value) => self.put(&value.to_be_bytes()),
+                None => Err(self.out_of_range()),
+            },
             _ => Err(self.mismatch("a floating-point number")),
         }
     }
@@ -517,25 +439,39 @@ impl<'o, 'a> Serializer for Writer<'o, 'a> {
     }
 
     fn serialize_bytes(self, value: &[u8]) -> Result<(), BindError> {
-        match self.target.id() {
-            Some(id) if !takes_bytes(id) => Err(self.mismatch("bytes")),
-            Some(id) if !is_length(id, value.len()) => Err(self.out_of_range("bytes")),
-            Some(_) => self.put(value),
-            None => Err(self.mismatch("bytes")),
+        let Some(shape) = self.target.shape() else { return Err(self.mismatch("bytes")) };
+        if self.form == Form::Own || shape.is_bytes() {
+            return self.put(value);
+        }
+        match (shape.id(), core::str::from_utf8(value)) {
+            (id::ASCII | id::VARCHAR, Ok(text)) => self.put_text(text),
+            (id::ASCII | id::VARCHAR, Err(_)) => Err(self.wrong("bytes that are not UTF-8")),
+            (id::UUID | id::TIMEUUID | id::INET, _) if shape.is_length(value.len()) => self.put(value),
+            (id::UUID | id::TIMEUUID | id::INET, _) => Err(self.wrong("bytes of another length")),
+            _ => Err(self.mismatch("bytes")),
         }
     }
 
     fn serialize_none(self) -> Result<(), BindError> {
-        self.put_null()
+        match self.target.shape() {
+            Some(shape) if self.form == Form::MaybeEmpty => {
+                if shape.has_empty() {
+                    Err(self.mismatch("an empty value"))
+                } else {
+                    self.put(&[])
+                }
+            }
+            _ => self.put_null(),
+        }
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), BindError> {
-        value.serialize(self)
+        value.serialize(Self { form: Form::Usual, ..self })
     }
 
     fn serialize_unit(self) -> Result<(), BindError> {
         // A statement without variables.
-        let is_empty = matches!(self.target, Target::Row(columns) if columns.len() == 0);
+        let is_empty = matches!(self.target, Target::Row([]));
         if is_empty { Ok(()) } else { self.put_null() }
     }
 
@@ -558,8 +494,14 @@ impl<'o, 'a> Serializer for Writer<'o, 'a> {
         }
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<(), BindError> {
-        value.serialize(self)
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result<(), BindError> {
+        let form = match (name::own(name), self.target.shape()) {
+            (None, _) => return value.serialize(self),
+            (Some(name::MAYBE_EMPTY), Some(_)) => Form::MaybeEmpty,
+            (Some(own), Some(shape)) if shape.is_own(own) => Form::Own,
+            (Some(own), _) => return Err(self.mismatch(own.rsplit("::").next().unwrap_or_default())),
+        };
+        value.serialize(Self { form, ..self })
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -572,15 +514,15 @@ impl<'o, 'a> Serializer for Writer<'o, 'a> {
         Err(self.mismatch("a variant with data"))
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Items<'o, 'a>, BindError> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<Items<'o, 'c>, BindError> {
         self.begin_items("a list")
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Items<'o, 'a>, BindError> {
+    fn serialize_tuple(self, _: usize) -> Result<Items<'o, 'c>, BindError> {
         self.begin_items("a tuple")
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Items<'o, 'a>, BindError> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Items<'o, 'c>, BindError> {
         self.begin_items("a tuple")
     }
 
@@ -594,11 +536,11 @@ impl<'o, 'a> Serializer for Writer<'o, 'a> {
         Err(self.mismatch("a variant with data"))
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Entries<'o, 'a>, BindError> {
+    fn serialize_map(self, _: Option<usize>) -> Result<Entries<'o, 'c>, BindError> {
         self.begin_entries("a map")
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Entries<'o, 'a>, BindError> {
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Entries<'o, 'c>, BindError> {
         self.begin_entries("a struct")
     }
 

@@ -134,6 +134,38 @@ fn types_contain_types_up_to_a_depth() {
     }
 }
 
+#[test]
+fn columns_are_equal_by_their_content() {
+    fn columns(body: &[u8]) -> Columns<'_> {
+        outcome(OutcomeKind::Rows, body).rows().expect("well-formed").expect("rows").columns
+    }
+    let two = |table: &str, flags: i32, names: [&str; 2], kind: &[u8], end: &[u8]| {
+        let table = [string("k"), string(table)].concat();
+        let (front, each) = if flags == 1 { (&table[..], &[][..]) } else { (&[][..], &table[..]) };
+        let entries: Vec<u8> = names.iter().flat_map(|name| [each, &string(name), kind].concat()).collect();
+        [&ints(&[flags, 2])[..], front, &entries, &ints(&[0]), end].concat()
+    };
+    let body = two("t", 1, ["a", "b"], &VARCHAR, &[]);
+    // Bytes that follow, and where the names of the table are, are no part of a column.
+    for same in [two("t", 1, ["a", "b"], &VARCHAR, b"more"), two("t", 0, ["a", "b"], &VARCHAR, &[])] {
+        assert_eq!(columns(&body), columns(&same));
+        assert!(columns(&body).zip(columns(&same)).all(|(one, two)| one == two));
+        // Those that are left.
+        let (mut one, mut two) = (columns(&body), columns(&same));
+        assert!(one.next() == two.next() && one == two);
+        assert_ne!(one, columns(&same));
+    }
+    for other in [
+        two("u", 1, ["a", "b"], &VARCHAR, &[]),
+        two("t", 1, ["b", "a"], &VARCHAR, &[]),
+        two("t", 1, ["a", "b"], &[0, 9], &[]),
+        column_of(&VARCHAR),
+    ] {
+        assert_ne!(columns(&body), columns(&other));
+    }
+    assert_eq!(Columns::EMPTY, columns(&ints(&[4, 2, 0])));
+}
+
 fn prepared_body(version: Version) -> Vec<u8> {
     let mut body = string("id");
     if version == Version::V5 {

@@ -10,8 +10,8 @@ use core::fmt;
 use core::time::Duration;
 use poolhouse_core::topology::{OwnedTopologyDescription, TopologyDescription};
 
-/// An event of the selection of a server: its start, the beginning of the operation's first wait if
-/// no server is suitable, and one end. Each attempt of an operation selects a server; a command on the
+/// An event of the selection of a server: its start, the begin and the end of its wait if no server is
+/// suitable, and one end. Each attempt of an operation selects a server; a command on the
 /// server of its cursor or transaction, or on a connection that is checked out, selects none.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -35,11 +35,17 @@ pub struct SelectionEvent<'a> {
 pub enum SelectionStage<'a> {
     /// The selection begins.
     Started,
-    /// No server is suitable, so the selection waits for a change of the topology. Once for each
-    /// operation, even if several of its attempts wait.
+    /// No server is suitable, so the selection waits for a change of the topology.
     Waiting {
         /// The time until the selection fails; `None` if it has no limit.
         remaining: Option<Duration>,
+        /// Whether an earlier selection of the same operation has waited.
+        again: bool,
+    },
+    /// The selection waits no more: a server was selected, it failed, or it was dropped.
+    Waited {
+        /// How long it has waited.
+        duration: Duration,
     },
     /// A server was selected.
     Succeeded {
@@ -66,15 +72,17 @@ impl<'a> SelectionEvent<'a> {
         match self.stage {
             SelectionStage::Started => "ServerSelectionStarted",
             SelectionStage::Waiting { .. } => "ServerSelectionWaiting",
+            SelectionStage::Waited { .. } => "ServerSelectionWaited",
             SelectionStage::Succeeded { .. } => "ServerSelectionSucceeded",
             SelectionStage::Failed { .. } => "ServerSelectionFailed",
         }
     }
 
     /// The kind of the event.
-    pub(super) const fn kind(&self) -> EventKinds {
+    #[must_use]
+    pub const fn kind(&self) -> EventKinds {
         match self.stage {
-            SelectionStage::Waiting { .. } => EventKinds::SELECTION_WAITS,
+            SelectionStage::Waiting { .. } | SelectionStage::Waited { .. } => EventKinds::SELECTION_WAITS,
             SelectionStage::Started | SelectionStage::Succeeded { .. } | SelectionStage::Failed { .. } => {
                 EventKinds::SELECTIONS
             }
@@ -96,7 +104,8 @@ impl<'a> SelectionEvent<'a> {
         OwnedSelectionEvent {
             stage: match self.stage {
                 SelectionStage::Started => OwnedStage::Started,
-                SelectionStage::Waiting { remaining } => OwnedStage::Waiting(remaining),
+                SelectionStage::Waiting { remaining, again } => OwnedStage::Waiting(remaining, again),
+                SelectionStage::Waited { duration } => OwnedStage::Waited(duration),
                 SelectionStage::Succeeded { address } => OwnedStage::Succeeded(address.to_owned()),
                 SelectionStage::Failed { error } => OwnedStage::Failed(error.cloned()),
             },
@@ -117,8 +126,9 @@ impl fmt::Display for SelectionEvent<'_> {
         }
         write!(f, " ({})", self.selector)?;
         match self.stage {
-            SelectionStage::Started | SelectionStage::Waiting { remaining: None } => Ok(()),
-            SelectionStage::Waiting { remaining: Some(remaining) } => write!(f, ", at most {remaining:?}"),
+            SelectionStage::Started | SelectionStage::Waiting { remaining: None, .. } => Ok(()),
+            SelectionStage::Waiting { remaining: Some(remaining), .. } => write!(f, ", at most {remaining:?}"),
+            SelectionStage::Waited { duration } => write!(f, " for {duration:.1?}"),
             SelectionStage::Succeeded { address } => write!(f, ": {address}"),
             SelectionStage::Failed { error: Some(error) } => write!(f, ": {error}"),
             SelectionStage::Failed { error: None } => f.write_str(": cancelled"),
@@ -139,7 +149,8 @@ pub struct OwnedSelectionEvent {
 #[derive(Clone, Debug)]
 enum OwnedStage {
     Started,
-    Waiting(Option<Duration>),
+    Waiting(Option<Duration>, bool),
+    Waited(Duration),
     Succeeded(String),
     Failed(Option<OperationError>),
 }
@@ -151,7 +162,10 @@ impl OwnedSelectionEvent {
         SelectionEvent {
             stage: match &self.stage {
                 OwnedStage::Started => SelectionStage::Started,
-                OwnedStage::Waiting(remaining) => SelectionStage::Waiting { remaining: *remaining },
+                OwnedStage::Waiting(remaining, again) => {
+                    SelectionStage::Waiting { remaining: *remaining, again: *again }
+                }
+                OwnedStage::Waited(duration) => SelectionStage::Waited { duration: *duration },
                 OwnedStage::Succeeded(address) => SelectionStage::Succeeded { address },
                 OwnedStage::Failed(error) => SelectionStage::Failed { error: error.as_ref() },
             },
@@ -167,7 +181,7 @@ impl OwnedSelectionEvent {
     pub(super) fn heap_bytes(&self) -> usize {
         let topology = self.topology.heap_bytes();
         let stage = match &self.stage {
-            OwnedStage::Started | OwnedStage::Waiting(_) => 0,
+            OwnedStage::Started | OwnedStage::Waiting(..) | OwnedStage::Waited(_) => 0,
             OwnedStage::Succeeded(address) => address.len(),
             // The error has a description too.
             OwnedStage::Failed(error) => error.as_ref().map_or(0, |_| topology),

@@ -9,6 +9,7 @@ use core::ops::Deref;
 use core::pin::pin;
 use core::task::{Poll, Waker};
 use core::time::Duration;
+use poolhouse_core::observe::{EventContext, Within};
 use poolhouse_core::pool::{ConnId, EstablishError};
 use poolhouse_core::storage::Store as _;
 use poolhouse_core::{Cause, Instant, ServerId};
@@ -159,6 +160,7 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             Failure::Timeout => (Cause::NetworkTimeout, None),
             Failure::Interrupted => (Cause::Cancelled, None),
         };
+        let reason = error.as_ref().and_then(|error| R::contain(|| M::reason(error))).unwrap_or_default();
         let now = self.runtime.now();
         // Stored before the check-out fails, which reads it.
         self.state.with(|state| {
@@ -175,7 +177,9 @@ impl<M: Manager, R: BaseRuntime> Pool<M, R> {
             }
         });
         let establish = EstablishError { cause, overloaded: false, clear: None };
-        let _waker = self.step(|state, observer| state.fail_establish(now, conn, establish, observer));
+        let context = EventContext::NONE.with_reason(&reason);
+        let _waker = self
+            .step(|state, observer| state.fail_establish(now, conn, establish, &mut Within::new(observer, context)));
     }
 
     async fn keep_clock(&self) {

@@ -20,7 +20,7 @@ pub(crate) struct Operation<'a> {
     /// The kinds of events with a subscriber, at the begin of the operation: all of its selections
     /// have the same.
     kinds: EventKinds,
-    /// Whether one of its selections has waited: the other ones are not reported to wait.
+    /// Whether one of its selections has waited: only the first wait has a log message.
     ///
     /// Source: Server Selection, "Logging".
     has_waited: bool,
@@ -58,13 +58,15 @@ pub(super) struct Observed<'a, 'o> {
     selector: String,
     has_started: bool,
     has_ended: bool,
+    /// When its wait began, until that ends.
+    waits_since: Option<Instant>,
 }
 
 impl<'a, 'o> Observed<'a, 'o> {
     pub(super) fn new(operation: &'a mut Operation<'o>, request: &SelectionRequest<'_>) -> Self {
         let has_events = operation.kinds.intersects(EventKinds::SELECTIONS | EventKinds::SELECTION_WAITS);
         let selector = if has_events { request.criteria.to_string() } else { String::new() };
-        Self { operation, selector, has_started: false, has_ended: false }
+        Self { operation, selector, has_started: false, has_ended: false, waits_since: None }
     }
 
     /// Publishes the start, at the first attempt.
@@ -88,6 +90,7 @@ impl<'a, 'o> Observed<'a, 'o> {
             Poll::Ready(Ok(server)) => SelectionStage::Succeeded { address: server.address() },
             Poll::Ready(Err(error)) => SelectionStage::Failed { error: Some(error) },
         };
+        self.publish_end_of_wait(state, now, tap);
         if self.has_started && !core::mem::replace(&mut self.has_ended, true) {
             self.publish(state, now, end, tap);
         }
@@ -101,18 +104,37 @@ impl<'a, 'o> Observed<'a, 'o> {
         tap: &mut Tap<'_, R::Events>,
     ) {
         let is_observed = self.operation.kinds.intersects(EventKinds::SELECTION_WAITS);
-        if is_observed && !core::mem::replace(&mut self.operation.has_waited, true) {
+        if is_observed && self.waits_since.is_none() {
+            self.waits_since = Some(now);
+            let again = core::mem::replace(&mut self.operation.has_waited, true);
             let limit = selector.deadline().filter(|limit| *limit < Instant::MAX);
             let remaining: Option<Duration> = limit.map(|limit| limit.saturating_since(now));
-            self.publish(state, now, SelectionStage::Waiting { remaining }, tap);
+            self.publish(state, now, SelectionStage::Waiting { remaining, again }, tap);
         }
     }
 
-    /// Publishes the end of a selection that was dropped.
-    pub(super) fn publish_drop<R: Runtime>(&mut self, core: &ClientCore<R>) {
-        if self.has_started && !core::mem::replace(&mut self.has_ended, true) {
-            core.step(|state, now, tap| self.publish(state, now, SelectionStage::Failed { error: None }, tap));
+    fn publish_end_of_wait<R: Runtime>(&mut self, state: &State<R>, now: Instant, tap: &mut Tap<'_, R::Events>) {
+        if let Some(since) = self.waits_since.take() {
+            let duration = now.saturating_since(since);
+            self.publish(state, now, SelectionStage::Waited { duration }, tap);
         }
+    }
+
+    /// Publishes the ends of a selection, and of its wait, that was dropped.
+    pub(super) fn publish_drop<R: Runtime>(&mut self, core: &ClientCore<R>) {
+        let has_ended = !self.has_started || core::mem::replace(&mut self.has_ended, true);
+        if has_ended && self.waits_since.is_none() {
+            return;
+        }
+        // The drop may run during a panic, in which another panic aborts the process.
+        let _ = R::contain(|| {
+            core.step(|state, now, tap| {
+                self.publish_end_of_wait(state, now, tap);
+                if !has_ended {
+                    self.publish(state, now, SelectionStage::Failed { error: None }, tap);
+                }
+            });
+        });
     }
 
     fn publish<R: Runtime>(

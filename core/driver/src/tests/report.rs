@@ -23,7 +23,7 @@ fn owned_event_equals_the_borrowed_event() {
     command.address = "a:1";
     let (_, core, _) = open();
     let topology = core.topology();
-    let stage = SelectionStage::Waiting { remaining: Some(Duration::from_millis(3)) };
+    let stage = SelectionStage::Waiting { remaining: Some(Duration::from_millis(3)), again: false };
     let mut selection = SelectionEvent::new(stage, "write", topology.get());
     selection.operation = Some("ping");
     let stage = SelectionStage::Failed { error: Some(&OperationError::Closed) };

@@ -74,7 +74,8 @@ fn waiting_selection_is_reported_once_with_its_remaining_time() {
     assert_eq!(texts(&mut events), ["ServerSelectionStarted (write)", "ServerSelectionWaiting (write), at most 30s"]);
     make_known(&core, &server);
     assert!(matches!(poll(&mut selecting), Poll::Ready(Ok(_))));
-    assert_eq!(texts(&mut events), ["ServerSelectionSucceeded (write): a:27017"]);
+    let expected = ["ServerSelectionWaited (write) for 0.0ns", "ServerSelectionSucceeded (write): a:27017"];
+    assert_eq!(texts(&mut events), expected);
 
     let (_, core, _) = open_as(|config| config.server_selection_timeout = Duration::MAX);
     let mut events = core.events().subscribe(EventKinds::SELECTION_WAITS, 64, |_| true);
@@ -140,7 +141,7 @@ fn each_kind_has_its_own_events() {
             .filter(|notice| matches!(notice, Notice::Event { event: Event::Selection(_), .. }))
             .count()
     };
-    assert_eq!(BOTH.map(counts), [2, 1]);
+    assert_eq!(BOTH.map(counts), [2, 2]);
     assert_eq!(counts(EventKinds::ALL | EventKinds::COMMANDS), 0);
     assert!(!BOTH.iter().any(|kind| kind.intersects(EventKinds::ALL)));
 }
@@ -166,18 +167,23 @@ fn selections_of_an_operation_have_its_name_and_id() {
 }
 
 #[test]
-fn operation_reports_its_first_wait_only() {
+fn each_wait_has_an_end_and_only_the_first_of_an_operation_is_new() {
     let (_, core, _server, mut events) = observed(EventKinds::SELECTION_WAITS);
     let attempts = || core.attempts::<OperationError>(SelectionCriteria::write(), None, RetryPolicy::DEFAULT);
     for named in [true, false] {
         let operation = attempts();
         let mut operation = if named { operation.named("ping", 7, EventKinds::SELECTION_WAITS) } else { operation };
-        for count in [1, 0] {
+        for is_again in [false, true] {
             let mut attempt = Box::pin(operation.next());
             assert!(poll(&mut attempt).is_pending() && poll(&mut attempt).is_pending());
             drop(attempt);
             let seen = taken(&mut events);
-            assert_eq!(seen.len(), count, "{named}: {seen:?}");
+            let [begin, end] = &seen[..] else { panic!("{named}: {seen:?}") };
+            assert!(
+                matches!(begin.get().stage, SelectionStage::Waiting { again, .. } if again == is_again)
+                    && matches!(end.get().stage, SelectionStage::Waited { .. }),
+                "{named}: {seen:?}"
+            );
             assert!(seen.iter().all(|event| event.get().operation == named.then_some("ping")), "{seen:?}");
         }
     }

@@ -67,7 +67,7 @@ fn check_in_by_a_stale_id_changes_nothing() {
     let _first = queue(&bench, &server, Waker::noop());
     let early = establish(&bench, &server, worker);
     let error = EstablishError { cause: Cause::Network, overloaded: false, clear: None };
-    drop(server.fail_establish(bench.now(), early, error));
+    drop(server.fail_establish(bench.now(), early, error, &poolhouse_core::Reason::NONE));
     server.settle();
     let _second = queue(&bench, &server, Waker::noop());
     let late = establish(&bench, &server, worker);

@@ -6,7 +6,7 @@ type Heap = crate::storage::Heap<u64>;
 
 fn streams(ids: u32) -> Streams<Heap> {
     let mut streams = Streams::empty();
-    streams.reset(ids).expect("memory");
+    streams.reset(ids, false).expect("memory");
     streams
 }
 
@@ -158,10 +158,10 @@ fn random_calls_agree_with_a_set() {
 #[test]
 fn a_fixed_store_holds_the_ids_of_its_capacity() {
     let mut streams = Streams::<heapless::Vec<u64, { words(128) }>>::empty();
-    streams.reset(128).expect("there is room");
-    assert!(streams.reset(129).is_err());
+    streams.reset(128, false).expect("there is room");
+    assert!(streams.reset(129, false).is_err());
     let mut streams = Streams::<heapless::Vec<u64, { words(32_768) }>>::empty();
-    streams.reset(32_768).expect("there is room");
+    streams.reset(32_768, false).expect("there is room");
 }
 
 #[test]

@@ -173,17 +173,11 @@ fn peer_that_sends_a_long_reply_is_alive() {
     let stream = rig.stream();
     let conn = stream.conn();
     let options = *rig.mux.config().options();
-    // Each piece arrives just in time: first to postpone the heartbeat, then while its answer is
-    // awaited.
-    for _ in 0..3 {
-        rig.now = rig.now.saturating_add(options.heartbeat_interval - SECOND);
-        rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
-        rig.act(|mux, now, _| mux.handle_received(now, conn)).expect("it is open");
-    }
-    assert!(rig.heartbeats.is_empty());
     rig.now = rig.now.saturating_add(options.heartbeat_interval);
     rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
     let (asked, id) = rig.heartbeats.pop().expect("it is asked");
+    assert_eq!(asked, conn);
+    // Each piece arrives just in time while the answer is awaited.
     for _ in 0..3 {
         rig.now = rig.now.saturating_add(options.heartbeat_timeout - SECOND);
         rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
@@ -198,6 +192,67 @@ fn peer_that_sends_a_long_reply_is_alive() {
     let gone = stream.conn();
     rig.act(|mux, now, seen| mux.handle_failed(now, gone, Cause::Network, seen)).expect("it is open");
     assert_eq!(rig.act(|mux, now, _| mux.handle_received(now, gone)), Err(Stale));
+}
+
+/// Else a peer that stops while it is busy has the whole interval after its last bytes, before it is asked.
+#[test]
+fn busy_peer_that_stops_is_noticed_within_the_interval_and_the_timeout() {
+    let mut rig = rig(SMALL);
+    rig.establish();
+    let options = *rig.mux.config().options();
+    let stops_at = rig.now.saturating_add(options.heartbeat_interval * 3 - SECOND);
+    while rig.now < stops_at {
+        let stream = rig.stream();
+        rig.wait(SECOND);
+        rig.answer(stream);
+    }
+    assert_eq!(rig.count("HeartbeatSucceeded"), 2, "at each interval");
+    let stream = rig.stream();
+    rig.now = stops_at.saturating_add(SECOND);
+    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    assert_eq!(rig.heartbeats.len(), 1, "it is asked one second after its last bytes");
+    assert_eq!(rig.mux.poll_timeout(), Some(rig.now.saturating_add(options.heartbeat_timeout)));
+    rig.now = rig.now.saturating_add(options.heartbeat_timeout);
+    rig.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    assert_eq!(rig.closed, [stream.conn()]);
+    rig.release(stream, Written::Perhaps);
+}
+
+#[test]
+fn stream_0_that_is_kept_is_never_assigned_and_a_reply_on_it_closes_the_connection() {
+    let mut rig = rig(SMALL);
+    rig.mux.keep_first_stream();
+    rig.establish();
+    for _ in 0..20 {
+        let stream = rig.stream();
+        assert_ne!(stream.id(), 0);
+        rig.answer(stream);
+    }
+    let stream = rig.stream();
+    let conn = stream.conn();
+    let reply = rig.act(|mux, now, seen| mux.handle_reply(now, conn, 0, seen));
+    assert_eq!(reply, Err(ReplyError::Unknown { stream: 0 }));
+    assert_eq!(rig.closed, [conn]);
+    rig.release(stream, Written::Perhaps);
+    // Those after it have the same ids.
+    rig.wait(SECOND);
+    rig.establish();
+    let ids: Vec<_> = (0..3).map(|_| rig.stream().id()).collect();
+    assert_eq!(ids, [1, 2, 3]);
+    let all = HostOptions { max_connections: 1, max_requests_per_connection: 8, ..SMALL.local };
+    rig.act(|mux, now, seen| mux.reconfigure(now, MuxOptions { local: all, ..SMALL }.validate().expect("right"), seen));
+    assert_eq!(rig.state().capacity, 7);
+    let _others: Vec<_> = (3..7).map(|_| rig.stream()).collect();
+    rig.waiter();
+}
+
+#[test]
+fn only_stream_of_a_connection_is_assigned_also_if_it_is_kept() {
+    let one = HostOptions { max_requests_per_connection: 1, new_connection_threshold: 0, ..SMALL.local };
+    let mut rig = rig(MuxOptions { streams_per_connection: 1, local: one, remote: one, ..SMALL });
+    rig.mux.keep_first_stream();
+    rig.establish();
+    assert_eq!(rig.stream().id(), 0);
 }
 
 #[test]

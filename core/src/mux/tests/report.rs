@@ -32,12 +32,16 @@ fn every_event_contains_pool_and_connection_and_is_displayed_on_one_line() {
         (MuxEvent::HeartbeatSucceeded { mux, conn, duration }, "HeartbeatSucceeded", " connection 1 after 1.5s"),
         (MuxEvent::HeartbeatFailed { mux, conn }, "HeartbeatFailed", " connection 1"),
         (
-            MuxEvent::StreamAcquired { mux, conn, stream: 5, duration },
+            MuxEvent::StreamAcquired { mux, conn, stream: 5, waited: Some(duration) },
             "StreamAcquired",
             " connection 1 stream 5 after 1.5s",
         ),
         (MuxEvent::RequestQueued { mux, queued: 6 }, "RequestQueued", ", 6 wait"),
-        (MuxEvent::AcquireFailed { mux, error, duration }, "AcquireFailed", " after 1.5s: the pool is closed"),
+        (
+            MuxEvent::AcquireFailed { mux, error, waited: Some(duration) },
+            "AcquireFailed",
+            " after 1.5s: the pool is closed",
+        ),
         (MuxEvent::ReplyReceived { mux, conn, stream: 5 }, "ReplyReceived", " connection 1 stream 5"),
         (
             MuxEvent::StreamOrphaned { mux, conn, stream: 5, orphaned: 1 },
@@ -128,7 +132,7 @@ fn events_that_do_not_fit_are_not_cut_silently() {
         closed(MuxClosed::Idle),
         closed(MuxClosed::Error(Cause::Network)),
         MuxEvent::StreamOrphaned { mux, conn, stream: 5, orphaned: 1 },
-        MuxEvent::AcquireFailed { mux, error: AcquireError::Closed, duration: Duration::ZERO },
+        MuxEvent::AcquireFailed { mux, error: AcquireError::Closed, waited: None },
     ];
     for event in events {
         let len = event.to_string().len();

@@ -6,8 +6,8 @@ use crate::process::RealServer;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
-use poolhouse_smol::mux::cql::{Consistency, Parameters};
-use poolhouse_smol::mux::{MuxOptions, Reply, RequestOptions, Session, SessionOptions, Statement};
+use poolhouse_smol::mux::cql::Consistency;
+use poolhouse_smol::mux::{MuxOptions, Reply, Session, SessionOptions, Statement};
 use scylla::client::session::Session as ScyllaSession;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::statement::Consistency as ScyllaConsistency;
@@ -29,7 +29,8 @@ struct Cluster {
 /// Starts a cluster with an empty table.
 pub(super) fn start() -> Result<Box<dyn Deployment>, String> {
     let nodes = RealServer::cassandra_cluster(NODES)?;
-    let judge = Session::new(SessionOptions::contact_points([nodes[0].address.to_string()]));
+    let options = SessionOptions::contact_points([nodes[0].address.to_string()]);
+    let judge = Session::new(options.schema_agreement(Duration::from_secs(30)));
     let judge = judge.map_err(|error| error.to_string())?;
     smol::block_on(create_table(&judge))?;
     Ok(Box::new(Cluster { nodes, judge }))
@@ -40,8 +41,7 @@ async fn create_table(judge: &Session) -> Result<(), String> {
         "CREATE KEYSPACE compare WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
         "CREATE TABLE compare.writes (client text, id bigint, at timeuuid, PRIMARY KEY ((client, id), at))",
     ] {
-        judge.query(text, Consistency::All).await.map_err(|error| error.to_string())?;
-        judge.schema_agreement(Duration::from_secs(30)).await.map_err(|error| error.to_string())?;
+        judge.query(text).consistency(Consistency::All).send().await.map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ impl Deployment for Cluster {
         let mut in_turn = 0;
         while in_turn < 2 * self.nodes.len() {
             let text = format!("SELECT id FROM {TABLE} WHERE client = 'judge' AND id = 0");
-            match smol::block_on(self.judge.query(&text, Consistency::All)) {
+            match smol::block_on(self.judge.query(&text).consistency(Consistency::All).send()) {
                 Ok(_) => in_turn += 1,
                 Err(error) if Instant::now() > until => return Err(format!("the cluster has not settled: {error}")),
                 Err(_) => {
@@ -87,13 +87,11 @@ impl Deployment for Cluster {
 
     fn stored(&mut self) -> Result<HashMap<(String, i64), u64>, String> {
         smol::block_on(async {
-            let parameters = Parameters::new(Consistency::Quorum);
-            let mut pages = self.judge.pages(&*format!("SELECT client, id FROM {TABLE}"), parameters, None);
+            let text = format!("SELECT client, id FROM {TABLE}");
+            let mut rows = self.judge.query(&text).consistency(Consistency::Quorum).rows();
             let mut stored = HashMap::new();
-            while let Some(page) = pages.next_page().await {
-                let page = page.map_err(|error| error.to_string())?;
-                let rows: Vec<(String, i64)> = page.rows_as().map_err(|error| error.to_string())?;
-                rows.into_iter().for_each(|write| *stored.entry(write).or_default() += 1);
+            while let Some(write) = rows.next_row().await {
+                *stored.entry(write.map_err(|error| error.to_string())?).or_default() += 1;
             }
             Ok(stored)
         })
@@ -150,10 +148,8 @@ impl Poolhouse {
     }
 
     async fn execute(&self, statement: &Statement, id: i64) -> Result<Reply, String> {
-        let bound = statement.bind(&(&*self.name, id)).map_err(|error| error.to_string())?;
-        let parameters = Parameters::new(Consistency::Quorum);
-        let options = RequestOptions { idempotent: self.idempotent, ..RequestOptions::default() };
-        let reply = self.session.execute(statement, parameters.values(&bound.values()), options).await;
+        let call = self.session.execute(statement, &(&*self.name, id)).consistency(Consistency::Quorum);
+        let reply = call.idempotent(self.idempotent).send().await;
         reply.map_err(|error| error.to_string())
     }
 }
@@ -165,8 +161,8 @@ impl Store for Poolhouse {
 
     async fn read(&self, id: i64) -> Result<bool, String> {
         let reply = self.execute(&self.read, id).await?;
-        let rows: Vec<(i64,)> = reply.rows_as().map_err(|error| error.to_string())?;
-        Ok(rows == [(id,)])
+        let row: Option<(i64,)> = reply.one().map_err(|error| error.to_string())?;
+        Ok(row == Some((id,)))
     }
 
     async fn sleep(&self, time: Duration) {

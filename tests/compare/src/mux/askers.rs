@@ -53,7 +53,7 @@ impl Askers {
         });
         let options = SessionOptions::new([server.to_string()]).version(Version::V4).mux(one_connection());
         let session = Session::new(options).expect("a session");
-        smol::block_on(session.query(STATEMENT, Consistency::One)).expect("an answer");
+        smol::block_on(session.query(STATEMENT).consistency(Consistency::One).send()).expect("an answer");
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(threads).enable_all().build().expect("a runtime");
         let building = SessionBuilder::new()
@@ -109,7 +109,7 @@ fn take(left: &AtomicU32) -> bool {
 
 async fn ask_session(session: Session, left: Arc<AtomicU32>) {
     while take(&left) {
-        session.query(STATEMENT, Consistency::One).await.expect("an answer");
+        session.query(STATEMENT).consistency(Consistency::One).send().await.expect("an answer");
     }
 }
 

@@ -78,15 +78,25 @@ impl<'a> Body<'a> {
         if flags & VALUES == 0 {
             return Some(Parameters { values: Vec::new(), skip_metadata });
         }
+        let values = self.values_with(flags & NAMES != 0)?;
+        Some(Parameters { values, skip_metadata })
+    }
+
+    /// Reads the values of a statement of a batch.
+    pub(super) fn values(&mut self) -> Option<Vec<&'a [u8]>> {
+        self.values_with(false)
+    }
+
+    fn values_with(&mut self, are_named: bool) -> Option<Vec<&'a [u8]>> {
         let count = self.short()?;
         let mut values = Vec::new();
         for _ in 0..count {
-            if flags & NAMES != 0 {
+            if are_named {
                 self.short_bytes()?;
             }
             values.push(self.bytes()?.unwrap_or_default());
         }
-        Some(Parameters { values, skip_metadata })
+        Some(values)
     }
 }
 

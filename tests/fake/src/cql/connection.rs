@@ -411,11 +411,7 @@ impl<'a> Session<'a> {
                 Next::Same
             }
             (RequestKind::Prepare, Stage::Ready) => self.prepare(stream, body, text),
-            (RequestKind::Batch, Stage::Ready) => {
-                let node = &Arc::clone(self.shared).node;
-                self.result(stream, |body| Statement::of(b"void").answer(body, node, Description::Whole));
-                Next::Same
-            }
+            (RequestKind::Batch, Stage::Ready) => self.execute_batch(stream, body, text),
             (RequestKind::Register, Stage::Ready) => self.register(stream, body),
             (other, stage) => {
                 let message = format!("{other:?} is not allowed in this state of the connection: {stage:?}");
@@ -486,14 +482,7 @@ impl<'a> Session<'a> {
 
     fn execute(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Next {
         let Some(id) = body.short_bytes() else { return self.malformed(stream, RequestKind::Execute) };
-        let Some(query) = self.shared.prepared(id) else {
-            self.message(stream, opcode::ERROR, |body| {
-                body::int(body, code::UNPREPARED);
-                body::string(body, "no prepared statement has this id");
-                body::short_bytes(body, id);
-            });
-            return Next::Same;
-        };
+        let Some(query) = self.shared.prepared(id) else { return self.unprepared(stream, id) };
         text.bytes = Some(Arc::clone(&query));
         let mut columns_id = id;
         if self.version > 4 {
@@ -512,6 +501,51 @@ impl<'a> Session<'a> {
             Description::Whole
         };
         self.bound(stream, &query, &values, description, text)
+    }
+
+    fn unprepared(&mut self, stream: i16, id: &[u8]) -> Next {
+        self.message(stream, opcode::ERROR, |body| {
+            body::int(body, code::UNPREPARED);
+            body::string(body, "no prepared statement has this id");
+            body::short_bytes(body, id);
+        });
+        Next::Same
+    }
+
+    /// Answers a batch, whose text is that of its statements with their values. Their replies are not sent.
+    fn execute_batch(&mut self, stream: i16, mut body: Body<'_>, text: &mut Text) -> Next {
+        let Some((_, count)) = body.take(1).zip(body.short()) else {
+            return self.malformed(stream, RequestKind::Batch);
+        };
+        let mut texts = Vec::new();
+        for _ in 0..count {
+            let is_text = body.take(1) == Some(&[0]);
+            let query = if is_text {
+                body.long_string().map(Arc::from)
+            } else {
+                let Some(id) = body.short_bytes() else { return self.malformed(stream, RequestKind::Batch) };
+                let Some(query) = self.shared.prepared(id) else { return self.unprepared(stream, id) };
+                Some(query)
+            };
+            let Some((query, values)) = query.zip(body.values()) else {
+                return self.malformed(stream, RequestKind::Batch);
+            };
+            // A question mark of a text may be a part of a string.
+            if is_text && values.is_empty() {
+                texts.push(query.to_vec());
+                continue;
+            }
+            let Some(bound) = statement::bound(&query, &values) else {
+                let message = format!("{} values do not match the number of variables", values.len());
+                self.error(stream, code::INVALID, &message);
+                return Next::Same;
+            };
+            texts.push(bound);
+        }
+        text.bytes = Some(texts.join(&b"; "[..]).into());
+        let node = &Arc::clone(self.shared).node;
+        self.result(stream, |body| Statement::of(b"void").answer(body, node, Description::Whole));
+        Next::Same
     }
 
     fn register(&mut self, stream: i16, mut body: Body<'_>) -> Next {

@@ -136,7 +136,8 @@ impl Rule {
         Self { which: Which::One(kind), ..Self::any(act) }
     }
 
-    /// Only for QUERY and PREPARE whose text begins with `prefix`, and EXECUTE of such statements.
+    /// Only for QUERY and PREPARE whose text begins with `prefix`, and EXECUTE and BATCH of such statements;
+    /// of a batch, its first statement with its values.
     #[must_use]
     pub fn text(self, prefix: &str) -> Self {
         Self { text: Some(prefix.to_owned()), ..self }

@@ -3,11 +3,11 @@
 use super::{cluster_event, create_table, execute, options, plain, used_again};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use poolhouse_smol::mux::cql::{Consistency, Parameters, Request, Version};
-use poolhouse_smol::mux::{ClusterEvent, RejectionReason, RequestError, RequestOptions, Session, Statement};
+use poolhouse_smol::mux::cql::{Consistency, Version};
+use poolhouse_smol::mux::{ClusterEvent, RejectionReason, RequestError, Session, Statement};
 use poolhouse_smol::{Subscription, poolhouse_core::mux::AcquireError};
 use poolhouse_tests::cassandra::Cassandra;
-use poolhouse_tests::patience::{PATIENCE, eventually, run};
+use poolhouse_tests::patience::{eventually, run};
 use serde::Deserialize;
 use smol::Task;
 
@@ -28,9 +28,7 @@ fn insert_rows(session: &Arc<Session>, is_over: &Arc<AtomicBool>, first: i32) ->
                 break;
             }
             let text = format!("INSERT INTO drained.rows (id) VALUES ({id})");
-            let request = Request::Query { text: &text, parameters: plain() };
-            let options = RequestOptions { idempotent: true, ..RequestOptions::default() };
-            match session.request_with(&request, options).await {
+            match plain(&session, &text).idempotent(true).send().await {
                 Ok(_) => outcomes.acknowledged.push(id),
                 Err(error) => outcomes.errors.push(error),
             }
@@ -53,9 +51,8 @@ pub(crate) fn drained_node_is_left_and_used_again(
     let alone = Arc::new(super::session(&node));
     run(async {
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 3}";
-        execute(&alone, &format!("CREATE KEYSPACE drained WITH replication = {replication}")).await;
-        execute(&alone, "CREATE TABLE drained.rows (id int PRIMARY KEY)").await;
-        assert!(all.schema_agreement(PATIENCE).await.expect("all nodes are available"));
+        execute(all, &format!("CREATE KEYSPACE drained WITH replication = {replication}")).await;
+        execute(all, "CREATE TABLE drained.rows (id int PRIMARY KEY)").await;
     });
     let is_over = Arc::new(AtomicBool::new(false));
     let tasks = |session: &Arc<Session>, first: i32| -> Vec<_> {
@@ -68,7 +65,12 @@ pub(crate) fn drained_node_is_left_and_used_again(
         cluster_event(events, |event| event == ClusterEvent::NodeDown { node: node.address() }).await;
         // Its connection is closed, and new ones are refused, which is the reason of each request.
         eventually("the connection is closed", || alone.hosts()[0].state.open == 0).await;
-        let error = alone.query("SELECT key FROM system.local", Consistency::One).await.expect_err("it is drained");
+        let error = alone
+            .query("SELECT key FROM system.local")
+            .consistency(Consistency::One)
+            .send()
+            .await
+            .expect_err("it is drained");
         let RequestError::NoHost(hosts) = &error else { panic!("{error:?}") };
         assert!(matches!(hosts[0].reason, RejectionReason::Pool(AcquireError::Down { .. })), "{hosts:?}");
         assert!(error.to_string().contains("refused"), "{error}");
@@ -98,11 +100,10 @@ pub(crate) fn drained_node_is_left_and_used_again(
         used_again(&alone).await;
         eventually("all nodes are used", || all.hosts().iter().all(|host| host.state.open == 1)).await;
         let mut found: Vec<i32> = Vec::new();
-        let parameters = Parameters { page_size: Some(1_000), ..Parameters::new(Consistency::All) };
-        let mut pages = all.pages("SELECT id FROM drained.rows", parameters, None);
-        while let Some(page) = pages.next_page().await {
-            let page = page.expect("all nodes are available");
-            found.extend(page.rows_as::<(i32,)>().expect("ids").into_iter().map(|(id,)| id));
+        let read = all.query("SELECT id FROM drained.rows").consistency(Consistency::All).page_size(1_000);
+        let mut rows = read.rows::<(i32,)>();
+        while let Some(row) = rows.next_row().await {
+            found.push(row.expect("all nodes are available").0);
         }
         found.sort_unstable();
         let lost: Vec<_> = acknowledged.iter().filter(|id| found.binary_search(id).is_err()).collect();
@@ -124,11 +125,11 @@ struct Tea {
 }
 
 async fn teas(session: &Session, statement: &Statement, skip_metadata: bool) -> (Vec<Tea>, usize, bool) {
-    let parameters = Parameters { skip_metadata, ..Parameters::new(Consistency::One) };
-    let reply = session.execute(statement, parameters, RequestOptions::default()).await.expect("it is executed");
+    let call = session.execute(statement, &()).consistency(Consistency::One).skip_metadata(skip_metadata);
+    let reply = call.send().await.expect("it is executed");
     let rows = reply.rows().expect("rows");
     // Without a description there are only cells.
-    let teas = if rows.columns.len() == 0 { Vec::new() } else { reply.rows_as().expect("rows of this type") };
+    let teas = if rows.columns.len() == 0 { Vec::new() } else { reply.all().expect("rows of this type") };
     (teas, rows.column_count, rows.new_metadata_id.is_some())
 }
 

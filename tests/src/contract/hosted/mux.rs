@@ -29,10 +29,8 @@ use core::pin::Pin;
 use core::time::Duration;
 use futures_lite::future::poll_once;
 use poolhouse_client::Platform;
-use poolhouse_client::mux::{
-    HostOptions, HostState, MuxOptions, Reply, RequestError, RequestOptions, Session, SessionOptions,
-};
-use poolhouse_cql::{Compression, Consistency, Parameters, Request, Version};
+use poolhouse_client::mux::{HostOptions, HostState, MuxOptions, Reply, RequestError, Session, SessionOptions};
+use poolhouse_cql::{Compression, Consistency, Version};
 use poolhouse_driver::Subscribers;
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
@@ -232,7 +230,7 @@ fn session<P: Platform + Default>(
 
 /// Sends a request that is answered with its own text.
 async fn echo<P: Platform>(session: &Session<Probe<P>>, text: &str) -> Result<String, RequestError> {
-    session.query(&format!("echo {text}"), Consistency::One).await.map(|reply| cell(&reply))
+    session.query(&format!("echo {text}")).consistency(Consistency::One).send().await.map(|reply| cell(&reply))
 }
 
 /// [`echo`] on one host, with an optional time limit.
@@ -243,10 +241,13 @@ async fn echo_by<P: Platform>(
     timeout: Option<Duration>,
 ) -> Result<String, RequestError> {
     let text = format!("echo {text}");
-    let request = Request::Query { text: &text, parameters: Parameters::new(Consistency::One) };
     let Some(host) = session.hosts().get(host).map(|host| host.id) else { return Err(RequestError::Closed) };
-    let options = RequestOptions { timeout, hosts: Some(&[host]), ..RequestOptions::default() };
-    session.request_with(&request, options).await.map(|reply| cell(&reply))
+    let hosts = [host];
+    let mut call = session.query(&text).consistency(Consistency::One).hosts(&hosts);
+    if let Some(timeout) = timeout {
+        call = call.timeout(timeout);
+    }
+    call.send().await.map(|reply| cell(&reply))
 }
 
 fn cell(reply: &Reply) -> String {

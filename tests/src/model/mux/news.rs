@@ -23,7 +23,7 @@ impl Model {
         self.put(id, Place::Open);
         let now = self.now;
         let conn = self.conn_mut(id);
-        conn.heard = now;
+        (conn.heard, conn.polled) = (now, now);
         let created = conn.created;
         self.emit(Event::Ready(id, self.since(created)));
         self.look();
@@ -75,11 +75,12 @@ impl Model {
         let now = self.now;
         let conn = self.conn_mut(id);
         let is_it = |known: Option<u16>| known.is_some_and(|known| i32::from(known) == stream);
-        if let Some(Heartbeat { asked, .. }) = conn.heartbeat.filter(|heartbeat| is_it(heartbeat.id)) {
+        if conn.heartbeat.is_some_and(|heartbeat| is_it(heartbeat.id)) {
+            let polled = conn.polled;
             conn.heard = now;
             conn.heartbeat = None;
             self.note_reply(id);
-            self.emit(Event::HeartbeatSucceeded(id, self.since(asked)));
+            self.emit(Event::HeartbeatSucceeded(id, self.since(polled)));
             self.serve();
             return Ok(Reply::Heartbeat);
         }
@@ -158,13 +159,13 @@ impl Model {
     fn look_at_peers(&mut self) {
         let now = self.now;
         loop {
-            let silent = self.established().find(|conn| self.peer_due(conn).is_some_and(|at| at <= now));
-            let Some((id, can_ask)) = silent.map(|conn| (conn.id, conn.heartbeat.is_none() && conn.has_free_id()))
-            else {
+            let due = self.established().find(|conn| self.peer_due(conn).is_some_and(|at| at <= now));
+            let Some((id, can_ask)) = due.map(|conn| (conn.id, conn.heartbeat.is_none() && conn.has_free_id())) else {
                 return;
             };
             if can_ask {
-                self.conn_mut(id).heartbeat = Some(Heartbeat { asked: now, id: None });
+                let conn = self.conn_mut(id);
+                (conn.polled, conn.heartbeat) = (now, Some(Heartbeat { asked: now, id: None }));
                 self.emit(Event::HeartbeatStarted(id));
             } else {
                 self.emit(Event::HeartbeatFailed(id));

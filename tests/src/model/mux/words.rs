@@ -41,9 +41,11 @@ impl Model {
     }
 
     fn words_of_conn(conn: &Conn, canon: &mut Canon) {
-        let Conn { id: _, place, requests, ids, created: _, heard, answered, replaced, until, heartbeat } = conn;
+        let Conn { id: _, place, requests, ids, created: _, heard, polled, answered, replaced, until, heartbeat } =
+            conn;
         (place, ids, answered, replaced, heartbeat.is_some()).hash(canon);
         canon.time(*heard);
+        canon.time(*polled);
         if *place == Place::Trashed {
             canon.time(*until);
         }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use poolhouse_core::selection::ReadMode;
 
 impl State {
-    fn number(&mut self, executions_max: u32, hangs: bool, max_time: MaxTime) -> i64 {
+    pub(in crate::network) fn number(&mut self, executions_max: u32, hangs: bool, max_time: MaxTime) -> i64 {
         let number = i64::try_from(self.commands.len()).unwrap_or(i64::MAX);
         let command = Command {
             executed: 0,
@@ -22,6 +22,7 @@ impl State {
             written: 0,
             keyspaces_from: 0,
             executed_by: None,
+            is_refused: false,
         };
         self.commands.insert(number, command);
         number

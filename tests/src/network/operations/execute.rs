@@ -10,10 +10,10 @@ use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 use core::time::Duration;
-use poolhouse_client::mux::{RequestError, RequestOptions, Session};
+use poolhouse_client::mux::{Batch, RequestError, Session};
 use poolhouse_client::{Client, ClientSessionOptions, CommandOptions, Error, TransactionOptions};
 use poolhouse_core::selection::ReadPreference;
-use poolhouse_cql::{Consistency, Parameters, Request, Response};
+use poolhouse_cql::{Consistency, Response};
 use poolhouse_driver::OperationError;
 
 /// Executes the work of an operation.
@@ -32,22 +32,32 @@ async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(),
     match work {
         Work::Query { number, is_idempotent, timeout, location } => {
             let (text, key) = (text_of(number), location.map(|(_, key)| key.to_be_bytes()));
-            let parameters = Parameters::new(Consistency::One);
-            let mut options = RequestOptions::default();
-            (options.timeout, options.idempotent) = (timeout, is_idempotent);
-            if let (Some((keyspace, _)), Some(key)) = (location, &key) {
-                options = options.routing(keyspace, key);
+            let mut batch = Batch::unlogged();
+            // All kinds of calls and futures follow the same rules.
+            let (is_of_many, is_prepared, is_batch) = (number % 3 == 1, number % 6 > 3, number % 6 == 5);
+            let mut call = session.query(&text);
+            if is_batch {
+                batch.query_with(&text, ());
+                call = session.batch(&batch);
+            } else if is_prepared {
+                call = call.values(());
             }
-            let query = Request::Query { text: &text, parameters };
+            call = call.consistency(Consistency::One).idempotent(is_idempotent);
+            if let Some(timeout) = timeout {
+                call = call.timeout(timeout);
+            }
+            if let (Some((keyspace, _)), Some(key)) = (location, &key) {
+                call = call.routing(keyspace, key);
+            }
             sim.with(|state| state.begin_in_keyspace(number));
-            // Both kinds of future follow the same rules.
-            let reply = if number % 2 == 0 {
-                session.request_with(&query, options).await?
-            } else {
-                let Some(result) = session.request_all_with(&[query], options).await.pop() else {
+            let reply = if is_of_many {
+                let calls = [call];
+                let Some(result) = session.request_all(&calls).await.pop() else {
                     unreachable!("one result for one request")
                 };
                 result?
+            } else {
+                call.send().await?
             };
             let keyspace = match reply.response() {
                 Ok(Response::Result(outcome)) => outcome.keyspace().ok().flatten(),

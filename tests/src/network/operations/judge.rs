@@ -61,6 +61,10 @@ impl State {
             is_remote,
             is_session: matches!(work, Work::Session { .. }),
             changes_keyspace: matches!(work, Work::UseKeyspace { .. }),
+            query: match work {
+                Work::Query { number, is_idempotent, .. } => Some((*number, *is_idempotent)),
+                _ => None,
+            },
             routed: match work {
                 Work::Query { number, location: Some((_, key)), .. } => {
                     Some((*number, Token::of(&key.to_be_bytes()).number()))
@@ -125,6 +129,7 @@ impl State {
                 let has_cause = match kind {
                     Kind::OpClosed => self.is_closed,
                     Kind::OpAbandoned => self.is_abandoned,
+                    Kind::OpRefused => operation.query.is_none_or(|(number, _)| self.commands[&number].is_refused),
                     _ => true,
                 };
                 self.counters.checks.add("P31");
@@ -188,6 +193,11 @@ impl State {
         match (kind, self.truth.deployment) {
             (Kind::OpNetwork, _) => is_broken,
             (Kind::NoHost, Deployment::Cluster) => is_cleared,
+            // By a node that shuts down, while no other one takes it, or it may not be repeated.
+            (Kind::OpRefused, Deployment::Cluster) => {
+                let is_idempotent = operation.query.is_some_and(|(_, is_idempotent)| is_idempotent);
+                self.refused_at >= operation.begun && (is_cleared || self.is_final_refusal && !is_idempotent)
+            }
             // It tries the hosts one after the other, and one that is dead may not answer.
             (Kind::OpTimeout, Deployment::Cluster) => {
                 let is_silent = |&member: &usize| !self.truth.members[member].up && self.truth.members[member].silent;
@@ -215,7 +225,8 @@ impl State {
         // A connection that a fault had broken was closed shortly before.
         let is_cleared = self.broken_closed_at >= operation.begun.saturating_sub(CHECKED_AGAIN);
         let is_replaced = self.replaced_at >= operation.begun.saturating_sub(ESTABLISHED);
-        if !self.truth.members[replica].up || is_cleared || is_replaced {
+        let is_shutting_down = self.refused_at >= operation.begun;
+        if !self.truth.members[replica].up || is_cleared || is_replaced || is_shutting_down {
             return;
         }
         self.counters.count(Kind::Routed);

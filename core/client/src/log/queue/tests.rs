@@ -1,6 +1,15 @@
 use super::*;
 use crate::log::LogOptions;
+use crate::log::tests::capture::Captured;
 use crate::log::tests::capture::capture;
+use crate::log::{CONNECTION, DEPLOYMENT};
+use alloc::borrow::ToOwned as _;
+use alloc::vec::Vec;
+use core::time::Duration;
+use poolhouse_core::Cause;
+use poolhouse_core::cluster::ClusterQuery;
+use poolhouse_core::mux::{Mux, MuxClosed, MuxConfig, MuxConnId, MuxId, MuxOnHeap};
+use poolhouse_core::pool::{ClosedReason, ConnId, OnHeap, Pool, PoolConfig, PoolOptions};
 use poolhouse_core::pool::{PoolEvent, PoolId};
 use poolhouse_wire::bson::RawDocument;
 
@@ -216,19 +225,140 @@ fn queued_reply_is_cut_to_the_logged_length() {
     });
 }
 
-/// The specification of logs has no messages for these events, even if everything is logged.
+/// The events of a host of Cassandra, in the order in which its pool emits them.
+fn host_events(queue: &LogQueue, events: &[(MuxEvent, &Reason)]) {
+    for (event, reason) in events {
+        let context = EventContext::of_server("db").with_reason(reason);
+        queue.publish_in(Instant::ORIGIN, EventRef::Mux(event), &context);
+    }
+    queue.deliver();
+}
+
 #[test]
-fn events_of_multiplexed_pools_are_not_logged() {
-    use poolhouse_core::mux::{MuxEvent, MuxId};
-    let queue = LogQueue::new(LogOptions::DEFAULT);
-    let event = MuxEvent::PoolClosed { mux: MuxId::new(1) };
+fn host_of_cassandra_is_reported_down_once_and_up_once() {
+    let (mux, refused) = (MuxId::new(1), Reason::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)));
+    let conns = conns();
+    let ready = |conn| (MuxEvent::ConnectionReady { mux, conn, duration: Duration::ZERO }, &Reason::NONE);
+    let closed = |conn, cause| {
+        (MuxEvent::ConnectionClosed { mux, conn, reason: MuxClosed::Error(cause), in_flight: 0 }, &refused)
+    };
+    let lines = |captured: &[Captured]| -> Vec<(Level, String)> {
+        let lines = captured.iter().filter(|message| message.target == DEPLOYMENT);
+        lines.map(|message| (message.level, message.message().to_owned())).collect()
+    };
     let captured = capture(|| {
-        queue.publish(Instant::ORIGIN, EventRef::Mux(&event));
-        assert!(queue.shared.lock().entries.is_empty());
-        queue.emit(&queue.entry(&EventRef::Mux(&event), &EventContext::NONE, &mut None).0);
+        let queue = LogQueue::of(System::Cassandra, LogOptions::DEFAULT).of_server("db");
+        let request = MuxEvent::ReplyReceived { mux, conn: conns[0], stream: 1 };
+        host_events(&queue, &[ready(conns[0]), ready(conns[1]), (request, &Reason::NONE)]);
+        host_events(&queue, &[closed(conns[0], Cause::Network), closed(conns[1], Cause::Network)]);
+        host_events(&queue, &[closed(conns[0], Cause::Network), ready(conns[0])]);
+        host_events(&queue, &[closed(conns[0], Cause::Authentication), closed(conns[0], Cause::Authentication)]);
+    });
+    let expected = [
+        (Level::WARN, "server down: db: network error: connection refused".to_owned()),
+        (Level::INFO, "server reconnected: db".to_owned()),
+        (Level::WARN, "authentication failed: db: connection refused".to_owned()),
+    ];
+    assert_eq!(lines(&captured), expected);
+    let debug: Vec<_> = captured.iter().filter(|message| message.target == CONNECTION).collect();
+    assert_eq!(debug.len(), 8, "each event but that of a request: {debug:?}");
+    assert_eq!((debug[0].text("serverHost"), debug[0].fields.get("serverPort")), ("db", Some(&9042_u64.into())));
+}
+
+#[test]
+fn generic_pool_is_reported_by_its_name() {
+    let pool = PoolId::new(1);
+    let reason = Reason::new(std::io::Error::other("no route to the cache"));
+    let conn = pool_conn();
+    let (closed, cause) = (ClosedReason::Error, Some(Cause::Other));
+    let failed = PoolEvent::ConnectionClosed { pool, conn, reason: closed, cause };
+    let ready = PoolEvent::ConnectionReady { pool, conn, duration: Duration::ZERO };
+    let captured = capture(|| {
+        let queue = LogQueue::of(System::Generic, LogOptions::DEFAULT).of_server("cache");
+        for event in [failed, failed, ready, failed] {
+            let context = EventContext::of_server("cache").with_reason(&reason);
+            queue.publish_in(Instant::ORIGIN, EventRef::Pool(&event), &context);
+        }
         queue.deliver();
     });
-    assert_eq!(captured, []);
+    let lines: Vec<_> = captured.iter().filter(|message| message.target == DEPLOYMENT).map(Captured::message).collect();
+    assert_eq!(lines, ["server down: cache: no route to the cache", "server reconnected: cache"]);
+    let message = captured.iter().find(|message| message.target == CONNECTION).expect("a message");
+    assert_eq!(message.text("poolName"), "cache");
+    assert!(!message.fields.contains_key("serverPort") && !message.fields.contains_key("serverHost"));
+}
+
+#[test]
+fn cluster_is_reported_in_lines_without_its_first_nodes() {
+    let node = |last| core::net::SocketAddr::from(([127, 0, 0, last], 9042));
+    let at = |second| Instant::ORIGIN.saturating_add(Duration::from_secs(second));
+    let captured = capture(|| {
+        let queue = LogQueue::of(System::Cassandra, LogOptions::DEFAULT);
+        let events = [
+            (0, ClusterEvent::ControlFailed { cause: Cause::Network }),
+            (1, ClusterEvent::ControlFailed { cause: Cause::Network }),
+            (2, ClusterEvent::ControlConnected { peer: Some(node(1)) }),
+            (3, ClusterEvent::NodeAdded { node: node(1) }),
+            (3, ClusterEvent::NodeAdded { node: node(2) }),
+            (3, ClusterEvent::NodesRead { count: 2 }),
+            (4, ClusterEvent::NodeAdded { node: node(3) }),
+            (4, ClusterEvent::RowsIgnored { count: 1 }),
+            (4, ClusterEvent::NodesRead { count: 3 }),
+            (5, ClusterEvent::SchemaChanged),
+            (5, ClusterEvent::RowsIgnored { count: 1 }),
+            (5, ClusterEvent::NodesRead { count: 3 }),
+            // The node accepts connections, and answers no query.
+            (6, ClusterEvent::QueryFailed { query: ClusterQuery::Peers }),
+            (7, ClusterEvent::ControlConnected { peer: Some(node(1)) }),
+            (8, ClusterEvent::QueryFailed { query: ClusterQuery::Local }),
+        ];
+        for (second, event) in events {
+            queue.publish(at(second), EventRef::Cluster(&event));
+        }
+        queue.deliver();
+    });
+    let lines: Vec<_> = captured.iter().filter(|message| message.target == DEPLOYMENT).map(Captured::message).collect();
+    let expected = [
+        "control connection lost: network error",
+        "control connection established: 127.0.0.1:9042, 2 nodes",
+        "node added: 127.0.0.3:9042",
+        "1 rows of the tables of nodes are ignored: each needs an address with a port that no other has, a data centre and a \
+         rack",
+        "control connection lost: the node has not answered the query Peers as it must",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn nodes_that_go_up_and_down_without_end_have_few_lines() {
+    let node = core::net::SocketAddr::from(([127, 0, 0, 1], 9042));
+    let captured = capture(|| {
+        let queue = LogQueue::of(System::Cassandra, LogOptions { topology: LevelFilter::OFF, ..LogOptions::DEFAULT });
+        for second in 0..120 {
+            for event in [ClusterEvent::NodeDown { node }, ClusterEvent::NodeUp { node }, ClusterEvent::NoLocalNodes] {
+                let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
+                queue.publish(now, EventRef::Cluster(&event));
+            }
+        }
+        queue.deliver();
+    });
+    assert_eq!(captured.len(), 2 * NODE_LINES_MAX as usize, "in two minutes");
+}
+
+/// The text of a manager's error is chosen by a server.
+#[test]
+fn reason_of_a_generic_pool_is_one_short_line() {
+    let long = ["\u{1b}[31m\nWARN forged\u{202e}", &"x".repeat(1 << 20)].concat();
+    let (pool, conn, reason) = (PoolId::new(1), pool_conn(), Reason::new(std::io::Error::other(long)));
+    let event = PoolEvent::ConnectionClosed { pool, conn, reason: ClosedReason::Error, cause: Some(Cause::Other) };
+    let queue = LogQueue::of(System::Generic, LogOptions::DEFAULT).of_server("cache");
+    let captured = capture(|| {
+        queue.publish_in(Instant::ORIGIN, EventRef::Pool(&event), &EventContext::NONE.with_reason(&reason));
+        queue.deliver();
+    });
+    let line = captured.iter().find(|message| message.target == DEPLOYMENT).expect("a line").message();
+    assert!(line.starts_with("server down: cache: ") && line.len() < 1024, "{line}");
+    assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line}");
 }
 
 #[test]
@@ -294,4 +424,33 @@ fn log_of_warnings_does_not_observe_check_outs() {
             assert_eq!(queue.kinds().intersects(EventKinds::CHECK_OUTS), is_observed);
         });
     }
+}
+
+/// Ids of two connections.
+fn conns() -> Vec<MuxConnId> {
+    let mut events: Vec<(Instant, MuxEvent)> = Vec::new();
+    let options = poolhouse_core::mux::MuxOptions::DEFAULT;
+    let local = poolhouse_core::mux::HostOptions { core_connections: 2, max_connections: 2, ..options.local };
+    let config = poolhouse_core::mux::MuxOptions { local, ..options }.validate().expect("valid options");
+    let mut mux = Mux::<MuxOnHeap>::new(Instant::ORIGIN, MuxId::new(1), MuxConfig::DEFAULT, &mut events);
+    mux.reconfigure(Instant::ORIGIN, config, &mut events);
+    events
+        .iter()
+        .filter_map(|(_, event)| if let MuxEvent::ConnectionCreated { conn, .. } = event { Some(*conn) } else { None })
+        .collect()
+}
+
+/// The id of a connection.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other event is of a new connection")]
+fn pool_conn() -> ConnId {
+    let mut events: Vec<(Instant, PoolEvent)> = Vec::new();
+    let config = PoolOptions { min_pool_size: 1, ..PoolOptions::DEFAULT }.validate().expect("valid options");
+    let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(1), PoolConfig::DEFAULT, &mut events);
+    pool.reconfigure(Instant::ORIGIN, config, &mut events);
+    pool.ready(Instant::ORIGIN, &mut events);
+    let created = events.iter().find_map(|(_, event)| match event {
+        PoolEvent::ConnectionCreated { conn, .. } => Some(*conn),
+        _ => None,
+    });
+    created.expect("a connection is being created")
 }

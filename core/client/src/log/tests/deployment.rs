@@ -234,3 +234,19 @@ fn visible_failures_durations_have_at_most_three_decimals() {
     }
     assert!(millis(core::time::Duration::MAX).is_finite());
 }
+
+#[test]
+fn server_with_unsupported_versions_is_reported_once() {
+    let lines = lines(|| {
+        let mut set = Set::new();
+        set.hello("a:1", true, 1);
+        let server = set.topology.find("b:1").expect("a member");
+        let old = HelloReply { secondary: true, set_name: Some("rs"), max_wire_version: 1, ..HelloReply::OK };
+        for _ in 0..2 {
+            set.topology.handle_hello(Instant::ORIGIN, server, &old, None, &mut set.logs);
+        }
+    });
+    let [.., line] = &lines[..] else { panic!("a line: {lines:?}") };
+    assert!(line.starts_with("WARN incompatible server: ") && line.contains("b:1"), "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line.contains("incompatible")).count(), 1, "{lines:?}");
+}

@@ -20,10 +20,11 @@ fn messages(options: LogOptions) -> (Vec<Captured>, String) {
     let failure = SelectionFailure::TimedOut { waited: Duration::from_secs(30) };
     let report = SelectionError::new(failure, topology.description()).detail(topology.description());
     let timed_out = OperationError::ServerSelection(report.into());
-    let stages: [SelectionStage<'_>; 7] = [
+    let stages: [SelectionStage<'_>; 8] = [
         SelectionStage::Started,
-        SelectionStage::Waiting { remaining: Some(Duration::from_millis(1500)) },
-        SelectionStage::Waiting { remaining: None },
+        SelectionStage::Waiting { remaining: Some(Duration::from_millis(1500)), again: false },
+        SelectionStage::Waited { duration: Duration::from_millis(2) },
+        SelectionStage::Waiting { remaining: None, again: false },
         SelectionStage::Succeeded { address: "a:1" },
         SelectionStage::Failed { error: Some(&timed_out) },
         SelectionStage::Failed { error: Some(&OperationError::Closed) },
@@ -104,7 +105,9 @@ fn events_are_requested_only_for_a_subscriber() {
     assert_eq!(kinds(LogOptions::OFF, all), [false, false]);
     assert_eq!(kinds(LogOptions::DEFAULT, info), [false, true], "an operation that does not wait has no event");
     assert_eq!(kinds(of(LevelFilter::INFO), all), [false, true]);
-    assert_eq!(kinds(of(LevelFilter::WARN), all), [false, false]);
+    assert_eq!(kinds(of(LevelFilter::WARN), all), [false, true], "the line at the end of many waits");
+    let of_both = LogOptions { deployment: LevelFilter::WARN, ..of(LevelFilter::WARN) };
+    assert_eq!(kinds(of_both, all), [false, false]);
     assert_eq!(messages(of(LevelFilter::INFO)).0.len(), 2);
     assert_eq!(messages(LogOptions::OFF).0, []);
 }

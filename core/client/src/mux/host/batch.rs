@@ -3,7 +3,7 @@
 //! The outcomes of a batch are collected in one list, and its future takes all of them at once. Its
 //! task is woken once for all replies of one read.
 
-use super::{Change, Failure, Host, Message, Outcome, Slot, SlotState};
+use super::{Body, Change, Failure, Host, Outcome, Slot, SlotState};
 use crate::lock;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -68,15 +68,15 @@ impl Change<'_> {
     pub(in crate::mux) fn begin_all<'r>(
         &mut self,
         batch: Option<u32>,
-        requests: impl Iterator<Item = (usize, Message<'r>, bool)>,
+        requests: impl Iterator<Item = (usize, &'r Body<'r>, bool)>,
         deadline: Option<Instant>,
     ) -> u32 {
         let slot = batch.unwrap_or_else(|| self.take_slot());
         // Also for a known batch: its deadline may have expired since its last requests began.
         self.put_deadline(slot, deadline);
         let mut batch = self.take_batch(slot).unwrap_or_default();
-        for (index, message, waits) in requests {
-            match self.start(message, waits, deadline) {
+        for (index, body, waits) in requests {
+            match self.start(body, waits, deadline) {
                 Ok(started) => {
                     self.state.slots[started as usize].member = Some(Member { batch: slot, index });
                     batch.slots.push(started);
@@ -91,7 +91,7 @@ impl Change<'_> {
 
     /// Sends the requests that the pool has granted stream ids, and ends those that have waited in
     /// vain.
-    pub(in crate::mux) fn send_granted<'r>(&mut self, batch: u32, message: impl Fn(usize) -> Message<'r>) {
+    pub(in crate::mux) fn send_granted<'r>(&mut self, batch: u32, body: impl Fn(usize) -> &'r Body<'r>) {
         let Some(Slot { batch: Some(waiting), .. }) = self.state.slots.get_mut(batch as usize) else {
             return;
         };
@@ -105,7 +105,7 @@ impl Change<'_> {
             let (waiter, index) = (*waiter, member.index);
             let failure = match self.state.mux.claim(self.now, waiter) {
                 MuxClaim::Waiting => continue,
-                MuxClaim::Granted(stream) => match self.send(slot, stream, message(index)) {
+                MuxClaim::Granted(stream) => match self.send(slot, stream, body(index)) {
                     Ok(()) => continue,
                     Err(failure) => failure,
                 },

@@ -18,14 +18,14 @@ impl Wake for Bell {
 impl Rig {
     /// Begins requests with these indices.
     fn begin_all(&mut self, batch: Option<u32>, indices: Range<usize>, deadline: Option<Instant>) -> u32 {
-        let (request, flags) = (message("a"), Flags::NONE);
-        let requests = indices.map(|index| (index, Message { request: &request, flags }, true));
+        let body = message("a");
+        let requests = indices.map(|index| (index, &body, true));
         self.step(|change| change.begin_all(batch, requests, deadline))
     }
 
     /// Takes all outcomes, and sends the requests that have waited.
     fn outcomes(&mut self, batch: u32, waker: &Waker) -> Vec<(usize, Outcome)> {
-        let (request, flags) = (message("a"), Flags::NONE);
+        let body = message("a");
         let mut all = Vec::new();
         loop {
             let mut some = Vec::new();
@@ -34,7 +34,7 @@ impl Rig {
             if !are_granted {
                 return all;
             }
-            self.step(|change| change.send_granted(batch, |_| Message { request: &request, flags }));
+            self.step(|change| change.send_granted(batch, |_| &body));
         }
     }
 
@@ -84,10 +84,8 @@ fn requests_that_cannot_begin_have_outcomes_at_once() {
     assert_eq!(outcomes.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [3, 4]);
     assert_eq!((rig.state().in_flight, rig.state().queued), (2, 1));
     let long = String::from_utf8(vec![b'a'; 2000]).expect("text");
-    let request = message(&long);
-    rig.step(|change| {
-        change.begin_all(Some(batch), [(5, Message { request: &request, flags: Flags::NONE }, true)].into_iter(), None)
-    });
+    let body = message(&long);
+    rig.step(|change| change.begin_all(Some(batch), [(5, &body, true)].into_iter(), None));
     // It waits for an id, and is encoded then.
     rig.step(|change| change.cancel_all(batch));
     assert_eq!((rig.state().in_flight, rig.state().queued), (0, 0));

@@ -1,10 +1,12 @@
 //! Whole sessions with the clock, sockets and tasks of the test.
 
 use super::*;
-use crate::mux::{ClusterEvent, Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
-use crate::{Platform, SetupError};
+use crate::mux::options::CONNECT_TIMEOUT_DEFAULT;
+use crate::mux::{Call, ClusterEvent, Error, MuxClosed, MuxEvent, Session, SessionOptions};
+use crate::{Platform, SetupError, lock};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 use core::future::{pending, poll_fn};
 use core::net::SocketAddr;
 use core::pin::Pin;
@@ -267,12 +269,12 @@ fn protocol_violation_around_the_handshake_closes_the_connection() {
 #[test]
 fn events_of_a_server_are_ignored() {
     let mut script = handshake(&[], &envelope(-1, EVENT, b"whatever"));
-    script.push_back([envelope(-1, EVENT, b"more"), envelope(0, RESULT, VOID)].concat());
+    script.push_back([envelope(-1, EVENT, b"more"), envelope(1, RESULT, VOID)].concat());
     let mut stage = Stage::new(options(), [script]);
     stage.platform.run();
     assert_eq!((stage.connections(), stage.told()), (1, (1, Vec::new())));
     let session = stage.session.clone();
-    let mut query = Box::pin(session.query("a", Consistency::One));
+    let mut query = Box::pin(session.query("a").send());
     assert!(poll(&mut query).is_pending());
     stage.platform.run();
     let Poll::Ready(Ok(reply)) = poll(&mut query) else { panic!("its answer") };
@@ -327,7 +329,7 @@ fn request_that_is_too_long_is_not_sent() {
     let stage = Stage::new(SessionOptions { body_bytes_max: 100, ..options() }, [handshake(&[], &[])]);
     stage.platform.run();
     let long = "x".repeat(200);
-    let mut query = Box::pin(stage.session.query(&long, Consistency::One));
+    let mut query = Box::pin(stage.session.query(&long).send());
     let Poll::Ready(Err(RequestError::Encode(error))) = poll(&mut query) else { panic!("it is too long") };
     assert!(matches!(error, CqlEncodeError::BodyTooLarge { max_bytes: 100, .. }), "{error}");
     assert_eq!((stage.connections(), stage.session.hosts()[0].state.in_flight), (1, 0));
@@ -337,10 +339,10 @@ fn request_that_is_too_long_is_not_sent() {
 fn malformed_response_fails_its_request_only() {
     let mut script = handshake(&[], &[]);
     // The body of an error begins with a code of four bytes.
-    script.push_back(envelope(0, ERROR, &[0, 0]));
+    script.push_back(envelope(1, ERROR, &[0, 0]));
     let stage = Stage::new(options(), [script]);
     stage.platform.run();
-    let mut query = Box::pin(stage.session.query("a", Consistency::One));
+    let mut query = Box::pin(stage.session.query("a").send());
     assert!(poll(&mut query).is_pending());
     stage.platform.run();
     let outcome = poll(&mut query);
@@ -359,10 +361,10 @@ fn security_6_text_of_a_server_is_filtered_in_errors_and_in_the_status() {
     let options = || options().credential("ann", "hunter2");
     let message = |text: &str| {
         let mut script = handshake(&[], &[]);
-        script.push_back(envelope(0, ERROR, &refusal(0x2000, text)));
+        script.push_back(envelope(1, ERROR, &refusal(0x2000, text)));
         let stage = Stage::new(options(), [script]);
         stage.platform.run();
-        let mut query = Box::pin(stage.session.query("a", Consistency::One));
+        let mut query = Box::pin(stage.session.query("a").send());
         assert!(poll(&mut query).is_pending());
         stage.platform.run();
         let Poll::Ready(Err(RequestError::Server(error))) = poll(&mut query) else { panic!("the server's error") };
@@ -461,9 +463,7 @@ fn request_that_times_out_before_it_is_sent_was_not_executed() {
     let stage = Stage::new(options(), []);
     stage.platform.run();
     let session = &stage.session;
-    let query = Request::Query { text: "a", parameters: Parameters::new(Consistency::One) };
-    let timeout = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
-    let mut request = Box::pin(session.request_with(&query, timeout));
+    let mut request = Box::pin(session.query("a").timeout(Duration::from_secs(1)).send());
     assert!(poll(&mut request).is_pending());
     stage.platform.with(|rig| rig.now += Duration::from_secs(1));
     stage.platform.run();
@@ -477,13 +477,10 @@ fn request_that_times_out_before_it_is_sent_was_not_executed() {
 fn request_refused_by_hosts_until_its_deadline_has_timed_out() {
     let mux = MuxOptions { max_queue_size: 0, ..MuxOptions::DEFAULT };
     let stage = Stage::new(SessionOptions::new(["a", "b"]).mux(mux), []);
-    let query = Request::Query { text: "a", parameters: Parameters::new(Consistency::One) };
     let outcome = |pace| {
         stage.platform.with(|rig| rig.pace = pace);
-        let timeout = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
-        let Poll::Ready(Err(error)) = poll(&mut Box::pin(stage.session.request_with(&query, timeout))) else {
-            panic!("there is no room for it")
-        };
+        let call = stage.session.query("a").timeout(Duration::from_secs(1));
+        let Poll::Ready(Err(error)) = poll(&mut Box::pin(call.send())) else { panic!("there is no room for it") };
         error
     };
     let RequestError::NoHost(rejections) = outcome(Duration::ZERO) else { panic!("there was time for both") };
@@ -498,21 +495,44 @@ fn request_without_time_is_not_sent() {
     let stage = Stage::new(options(), [handshake(&[], &[])]);
     stage.platform.run();
     assert_eq!(stage.connections(), 1);
-    let query = Request::Query { text: "a", parameters: Parameters::new(Consistency::One) };
-    let timeout = RequestOptions { timeout: Some(Duration::ZERO), ..RequestOptions::default() };
-    let Poll::Ready(Err(error)) = poll(&mut Box::pin(stage.session.request_with(&query, timeout))) else {
-        panic!("its time is over")
-    };
+    let call = stage.session.query("a").timeout(Duration::ZERO);
+    let Poll::Ready(Err(error)) = poll(&mut Box::pin(call.send())) else { panic!("its time is over") };
     assert!(matches!(error, RequestError::TimedOut { sent: false, .. }), "{error}");
     let state = stage.session.hosts()[0].state;
     assert_eq!((state.in_flight, state.orphaned, state.queued), (0, 0, 0));
+}
+
+/// The server prepares no statement.
+#[test]
+fn text_with_values_ends_in_time_and_is_prepared_on_the_hosts_of_its_call() {
+    let stage = Stage::new(options(), [handshake(&[], &[])]);
+    stage.platform.run();
+    let session = &stage.session;
+    let call = session.query("a ?").values((7,));
+    // Only PREPARE may be sent, so nothing was executed.
+    for nowhere in [call.clone().hosts(&[]), call.clone().timeout(Duration::ZERO)] {
+        assert!(matches!(poll(&mut Box::pin(nowhere.send())), Poll::Ready(Err(_))));
+        assert_eq!(held(session), (0, 0, 0));
+    }
+    let calls = [call.timeout(Duration::from_secs(1)), session.query("b").timeout(Duration::from_millis(1))];
+    let (mut one, mut all) = (Box::pin(calls[0].clone().send()), Box::pin(session.request_all(&calls)));
+    assert!(poll(&mut one).is_pending() && poll(&mut all).is_pending());
+    assert_eq!(held(session), (2, 0, 0), "each prepares the statement");
+    stage.platform.with(|rig| rig.now += Duration::from_secs(1));
+    stage.platform.run();
+    assert!(matches!(poll(&mut one), Poll::Ready(Err(RequestError::TimedOut { sent: false, .. }))));
+    let Poll::Ready(results) = poll(&mut all) else { panic!("their time is over") };
+    assert!(matches!(
+        results[..],
+        [Err(RequestError::TimedOut { sent: false, .. }), Err(RequestError::TimedOut { sent: false, .. })]
+    ));
 }
 
 #[test]
 fn request_continues_with_replaced_hosts() {
     let stage = Stage::new(options(), []);
     let session = &stage.session;
-    let mut query = Box::pin(session.query("a", Consistency::One));
+    let mut query = Box::pin(session.query("a").send());
     assert!(poll(&mut query).is_pending());
     session.set_hosts(&[CqlHost::local("b")]).expect("a good host");
     assert!(poll(&mut query).is_pending(), "it waits for the other one");
@@ -540,21 +560,17 @@ fn session_without_tasks_refuses_a_keyspace_as_abandoned() {
 #[test]
 fn session_without_tasks_fails_requests() {
     let stage = Stage::new(options(), []);
-    let mut query = Box::pin(stage.session.query("a", Consistency::One));
+    let mut query = Box::pin(stage.session.query("a").send());
     assert!(poll(&mut query).is_pending());
     stage.platform.drop_tasks();
     assert!(matches!(poll(&mut query), Poll::Ready(Err(RequestError::Abandoned))));
     stage.session.set_hosts(&[CqlHost::local("b")]).expect("a good host");
-    let mut query = Box::pin(stage.session.query("b", Consistency::One));
+    let mut query = Box::pin(stage.session.query("b").send());
     assert!(matches!(poll(&mut query), Poll::Ready(Err(RequestError::Abandoned))));
     stage.platform.run();
     assert_eq!(stage.connections(), 0);
     let mut closing = Box::pin(stage.session.close());
     assert!(poll(&mut closing).is_ready(), "there is nothing to wait for");
-}
-
-fn query(text: &str) -> Request<'_> {
-    Request::Query { text, parameters: Parameters::new(Consistency::One) }
 }
 
 /// Requests in flight, queued, or reserved for a late reply, on all hosts.
@@ -567,9 +583,7 @@ fn held(session: &Session<Still>) -> (u32, u32, u32) {
 #[test]
 fn futures_of_requests_are_small() {
     let stage = Stage::new(options(), []);
-    let request = query("a");
-    assert!(size_of_val(&stage.session.request(&request)) <= 128);
-    assert!(size_of_val(&stage.session.query("a", Consistency::One)) <= 256);
+    assert!(size_of_val(&stage.session.query("a").send()) <= 256);
 }
 
 #[test]
@@ -577,8 +591,7 @@ fn futures_of_requests_are_small() {
 fn future_of_a_request_that_is_polled_after_its_end_sends_nothing() {
     let stage = Stage::new(options(), [handshake(&[], &[])]);
     stage.platform.run();
-    let request = Request::Register(&[]);
-    let mut done = Box::pin(stage.session.request(&request));
+    let mut done = Box::pin(stage.session.query("a").hosts(&[]).send());
     assert!(poll(&mut done).is_ready());
     let _ = poll(&mut done);
 }
@@ -586,22 +599,19 @@ fn future_of_a_request_that_is_polled_after_its_end_sends_nothing() {
 #[test]
 fn results_of_request_all_have_the_order_of_the_requests() {
     let mut script = handshake(&[], &[]);
-    script.push_back([envelope(2, RESULT, VOID), envelope(0, ERROR, &refusal(0x2000, "no"))].concat());
+    script.push_back([envelope(3, RESULT, VOID), envelope(1, ERROR, &refusal(0x2000, "no"))].concat());
     let stage = Stage::new(SessionOptions { body_bytes_max: 100, ..options() }, [script]);
     stage.platform.run();
     let long = "x".repeat(200);
-    let requests = [query("a"), Request::Register(&[]), query(&long), query("b")];
-    let mut all = Box::pin(stage.session.request_all(&requests));
+    let session = &stage.session;
+    let calls = [session.query("a"), session.query("c").hosts(&[]), session.query(&long), session.query("b")];
+    let mut all = Box::pin(stage.session.request_all(&calls));
     assert!(poll(&mut all).is_pending());
     assert_eq!(held(&stage.session), (2, 0, 0));
     stage.platform.run();
     let Poll::Ready(results) = poll(&mut all) else { panic!("all are answered") };
-    let [
-        Err(RequestError::Server(error)),
-        Err(RequestError::Unsupported(Opcode::Register)),
-        Err(RequestError::Encode(_)),
-        Ok(reply),
-    ] = &results[..]
+    let [Err(RequestError::Server(error)), Err(RequestError::NoHost(_)), Err(RequestError::Encode(_)), Ok(reply)] =
+        &results[..]
     else {
         panic!("{results:?}")
     };
@@ -611,20 +621,72 @@ fn results_of_request_all_have_the_order_of_the_requests() {
     assert!(none.is_empty());
 }
 
+/// Each request of a session is one operation of its metrics, however it ends.
+#[cfg(feature = "metrics")]
+#[test]
+fn requests_are_measured() {
+    let kept = crate::metrics::tests::Kept::default();
+    ::metrics::with_local_recorder(&kept, || {
+        let mut script = handshake(&[], &[]);
+        script.push_back(envelope(1, ERROR, &refusal(0x2000, "no")));
+        script.push_back([envelope(2, RESULT, VOID), envelope(3, RESULT, VOID)].concat());
+        let stage = Stage::new(options(), [script]);
+        stage.platform.run();
+        let of_query = |error: &str| {
+            kept.count(&format!(
+                "db.client.operation.duration{{db.system.name=cassandra,db.operation.name=QUERY{error}}}"
+            ))
+        };
+        let active = || kept.last("poolhouse.operation.active{db.system.name=cassandra}").unwrap_or_default();
+
+        let mut refused = Box::pin(stage.session.query("a").send());
+        assert!(poll(&mut refused).is_pending());
+        assert_eq!(active(), 1.0);
+        stage.platform.run();
+        assert!(matches!(poll(&mut refused), Poll::Ready(Err(RequestError::Server(_)))));
+        assert_eq!((active(), of_query(",error.type=0x2000"), of_query("")), (0.0, 1, 0));
+
+        let calls = [stage.session.query("a"), stage.session.query("b"), stage.session.query("c").hosts(&[])];
+        let mut all = Box::pin(stage.session.request_all(&calls));
+        assert!(poll(&mut all).is_pending());
+        assert_eq!((active(), of_query(",error.type=no_server")), (2.0, 1), "one has failed at once");
+        stage.platform.run();
+        let Poll::Ready(results) = poll(&mut all) else { panic!("all are answered") };
+        assert_eq!((active(), of_query("")), (0.0, 2), "{results:?}");
+
+        let mut dropped = Box::pin(stage.session.query("a").send());
+        assert!(poll(&mut dropped).is_pending());
+        let mut all = Box::pin(stage.session.request_all(&calls));
+        assert!(poll(&mut all).is_pending());
+        drop((dropped, all, stage.session.query("never polled").send(), stage.session.request_all(&calls)));
+        assert_eq!((active(), of_query(",error.type=cancelled")), (0.0, 3));
+
+        let mut preparing = Box::pin(stage.session.prepare("a"));
+        assert!(poll(&mut preparing).is_pending());
+        assert_eq!(active(), 1.0);
+        drop(preparing);
+        let other = Stage::new(options(), []);
+        let Poll::Ready(foreign) = poll(&mut Box::pin(other.session.request_all(&calls))) else { panic!("refused") };
+        assert!(matches!(&foreign[..], [Err(RequestError::Foreign), ..]));
+        assert_eq!((active(), of_query(",error.type=invalid")), (0.0, 3));
+        let retries = kept.last("poolhouse.operation.retries{db.system.name=cassandra}").unwrap_or_default();
+        assert_eq!(retries, 0.0, "there is one host");
+    });
+}
+
 /// The first host accepts two requests, the second one has no connection.
 #[test]
 fn requests_of_request_all_go_to_the_next_host_one_by_one() {
     let mux = MuxOptions { max_queue_size: 1, ..one_connection(2) };
     let mut script = handshake(&[], &[]);
-    script.push_back([envelope(1, RESULT, VOID), envelope(0, RESULT, VOID)].concat());
+    script.push_back([envelope(2, RESULT, VOID), envelope(1, RESULT, VOID)].concat());
     let stage = Stage::new(SessionOptions::new(["a", "b"]).mux(mux), [script]);
     stage.platform.run();
-    let requests = [query("a"); 5];
     let hosts = stage.session.hosts();
     let id_of = |open| hosts.iter().find(|host| host.state.open == open).expect("one of each").id;
     let chosen = [id_of(1), id_of(0)];
-    let options = RequestOptions { hosts: Some(&chosen), ..RequestOptions::default() };
-    let mut all = Box::pin(stage.session.request_all_with(&requests, options));
+    let calls = [(); 5].map(|()| stage.session.query("a").hosts(&chosen));
+    let mut all = Box::pin(stage.session.request_all(&calls));
     assert!(poll(&mut all).is_pending());
     // Two in flight and one queued on the first, one queued on the second; the last one has failed.
     assert_eq!(held(&stage.session), (2, 2, 0));
@@ -636,36 +698,34 @@ fn requests_of_request_all_go_to_the_next_host_one_by_one() {
 fn request_all_without_time_or_session_sends_nothing() {
     let stage = Stage::new(options(), [handshake(&[], &[])]);
     stage.platform.run();
-    let requests = [query("a"); 3];
-    let results = |options| {
-        let Poll::Ready(results) = poll(&mut Box::pin(stage.session.request_all_with(&requests, options))) else {
+    let results = |call: &Call<'_, Still>| {
+        let calls = [call.clone(), call.clone(), call.clone()];
+        let Poll::Ready(results) = poll(&mut Box::pin(stage.session.request_all(&calls))) else {
             panic!("it does not wait")
         };
         assert_eq!(held(&stage.session), (0, 0, 0));
         assert_eq!(results.len(), 3);
         results
     };
-    let timeout = RequestOptions { timeout: Some(Duration::ZERO), ..RequestOptions::default() };
+    let query = stage.session.query("a");
     let is_over = |result: &Result<_, _>| matches!(result, Err(RequestError::TimedOut { sent: false, .. }));
-    assert!(results(timeout).iter().all(is_over));
-    let nowhere = RequestOptions { hosts: Some(&[]), ..RequestOptions::default() };
+    assert!(results(&query.clone().timeout(Duration::ZERO)).iter().all(is_over));
     let has_no_host = |result: &Result<_, _>| matches!(result, Err(RequestError::NoHost(hosts)) if hosts.is_empty());
-    assert!(results(nowhere).iter().all(has_no_host));
+    assert!(results(&query.clone().hosts(&[])).iter().all(has_no_host));
     stage.platform.drop_tasks();
     let is_abandoned = |result: &Result<_, _>| matches!(result, Err(RequestError::Abandoned));
-    assert!(results(RequestOptions::default()).iter().all(is_abandoned));
+    assert!(results(&query).iter().all(is_abandoned));
 }
 
 /// One of three is answered in time.
 #[test]
 fn request_all_returns_results_and_timeouts_at_its_deadline() {
     let mut script = handshake(&[], &[]);
-    script.push_back(envelope(1, RESULT, VOID));
+    script.push_back(envelope(2, RESULT, VOID));
     let stage = Stage::new(options(), [script]);
     stage.platform.run();
-    let requests = [query("a"); 3];
-    let timeout = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
-    let mut all = Box::pin(stage.session.request_all_with(&requests, timeout));
+    let calls = [(); 3].map(|()| stage.session.query("a").timeout(Duration::from_secs(1)));
+    let mut all = Box::pin(stage.session.request_all(&calls));
     assert!(poll(&mut all).is_pending());
     stage.platform.run();
     assert!(poll(&mut all).is_pending(), "two are not answered");
@@ -681,8 +741,8 @@ fn request_all_returns_results_and_timeouts_at_its_deadline() {
 fn request_all_continues_with_replaced_hosts() {
     let stage = Stage::new(options(), []);
     let session = &stage.session;
-    let requests = [query("a"); 3];
-    let mut all = Box::pin(session.request_all(&requests));
+    let calls = [(); 3].map(|()| session.query("a"));
+    let mut all = Box::pin(session.request_all(&calls));
     assert!(poll(&mut all).is_pending());
     assert_eq!(held(session), (0, 3, 0));
     session.set_hosts(&[CqlHost::local("b")]).expect("a good host");
@@ -703,8 +763,68 @@ fn session_returns_the_tls_warnings() {
     #[cfg(feature = "tracing")]
     {
         let captured = crate::log::tests::capture::capture(|| drop(start()));
-        let [warning] = captured.as_slice() else { panic!("one message: {captured:?}") };
-        assert_eq!(warning.level, tracing::Level::WARN);
+        let mut warnings = captured.iter().filter(|message| message.level == tracing::Level::WARN);
+        let (Some(warning), None) = (warnings.next(), warnings.next()) else { panic!("one warning: {captured:?}") };
         assert_eq!(warning.message(), TlsWarning::InvalidCertificates.to_string());
     }
+}
+
+#[test]
+fn security_c_few_hosts_are_connected_to_at_a_time_and_those_that_requests_wait_for_first() {
+    let hosts: Vec<String> = (0..40).map(|number| alloc::format!("host{number}")).collect();
+    let stage = Stage::new(SessionOptions::new(hosts.clone()).mux(one_connection(1)), []);
+    let (session, platform) = (stage.session.clone(), stage.platform.clone());
+    let shared = &session.inner.shared;
+    let counts = || {
+        platform.run();
+        (shared.dials.load(Ordering::Relaxed), lock(&shared.starting).len())
+    };
+    assert_eq!(counts(), (24, 16));
+    // Those of the reserve are for these hosts only, also if there are more of them.
+    let ids: Vec<MuxId> = session.hosts().iter().map(|host| host.id).collect();
+    let mut queries: Vec<_> =
+        ids[30..].iter().map(|id| Box::pin(session.query("a").hosts(core::slice::from_ref(id)).send())).collect();
+    assert!(queries.iter_mut().take(2).all(|query| poll(query).is_pending()));
+    assert_eq!(counts(), (26, 14));
+    assert!(queries.iter_mut().all(|query| poll(query).is_pending()));
+    assert_eq!(counts(), (32, 8));
+    let waiting = lock(&shared.starting).iter().map(|(host, _)| host.id).collect::<Vec<_>>();
+    assert_eq!(
+        waiting.iter().filter(|id| ids[30..].contains(id)).count(),
+        2,
+        "the others have their turn: {waiting:?}"
+    );
+    // Connections that are no longer needed do not wait for their turn.
+    session.set_hosts(&[CqlHost::local("host0")]).expect("valid hosts");
+    assert_eq!(counts(), (1, 0));
+}
+
+#[test]
+fn security_c_silent_hosts_of_many_connections_leave_attempts_to_others() {
+    let host = HostOptions { core_connections: 11, max_connections: 11, ..MuxOptions::DEFAULT.local };
+    let long = Duration::from_secs(3600);
+    let options = MuxOptions { local: host, pool_timeout: long, ..MuxOptions::DEFAULT };
+    let silent: Vec<String> = (0..3).map(|number| alloc::format!("silent{number}")).collect();
+    let options = SessionOptions::new(silent.clone()).mux(options).request_timeout(long);
+    let stage = Stage::new(options, []);
+    let (session, platform) = (stage.session.clone(), stage.platform.clone());
+    let dials = || session.inner.shared.dials.load(Ordering::Relaxed);
+    platform.run();
+    assert_eq!(dials(), 3);
+    // Nor do they get another one because requests wait for them.
+    let ids: Vec<MuxId> = session.hosts().iter().map(|host| host.id).collect();
+    let mut queries: Vec<_> = ids.chunks(1).map(|id| Box::pin(session.query("a").hosts(id).send())).collect();
+    assert!(queries.iter_mut().all(|query| poll(query).is_pending()));
+    platform.run();
+    assert_eq!(dials(), 3);
+    // The others of a host follow when its first is open.
+    platform.with(|rig| rig.scripts.push_back(handshake(&[], &[])));
+    let hosts: Vec<CqlHost> = silent.iter().map(String::as_str).chain(["good"]).map(CqlHost::local).collect();
+    session.set_hosts(&hosts).expect("valid hosts");
+    platform.run();
+    assert_eq!((stage.connections(), dials()), (1, 3 + 10));
+    // A request waits for one attempt, not for one after the other.
+    platform.with(|rig| rig.now += CONNECT_TIMEOUT_DEFAULT);
+    platform.run();
+    assert!(queries.iter_mut().all(|query| matches!(poll(query), Poll::Ready(Err(RequestError::NoHost(_))))));
 }

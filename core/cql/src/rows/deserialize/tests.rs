@@ -107,7 +107,10 @@ fn types_are_those_of_serde() {
     }
     assert_eq!(cell(&[0, 13], Some(b"sent")), Ok(State::Sent));
     let error = cell::<State>(&[0, 13], Some(b"lost")).expect_err("no such state");
-    assert_eq!(error.to_string(), "column it: a text that is not one of [\"paid\", \"sent\"]");
+    assert_eq!(
+        error.to_string(),
+        "column it: varchar does not fit State: a text that is not one of [\"paid\", \"sent\"]"
+    );
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn collections_contain_values_of_their_types() {
     assert_eq!(cell(&[0, 0x31, 0, 2, 0, 13, 0, 9], Some(&tuple)), Ok(("a".to_string(), 1)));
     let short = values(None, &[&int(1)]);
     assert_eq!(cell(&[0, 0x31, 0, 2, 0, 9, 0, 9], Some(&short)), Ok((1, None::<i32>)));
-    assert_eq!(cell(&[0, 0x31, 0, 2, 0, 9, 0, 9], Some(&short)), Ok(vec![Some(1), None]));
+    assert_eq!(cell(&[0, 0x31, 0, 2, 0, 9, 0, 9], Some(&short)), Ok(vec![Some(1)]));
     let lists = values(Some(1), &[&list]);
     assert_eq!(cell(&[0, 0x20, 0, 0x20, 0, 9], Some(&lists)), Ok(vec![vec![1, 2]]));
 }
@@ -146,9 +149,73 @@ fn fields_that_were_added_later_are_missing() {
 }
 
 #[test]
-fn null_is_none_and_so_is_an_empty_value() {
+fn fields_that_are_missing_are_made_for_targets_of_a_fixed_length_only() {
+    #[derive(Debug, PartialEq, Eq, Deserialize)]
+    struct Pair(Option<i32>, Option<i32>);
+    #[derive(Debug, PartialEq, Eq, Deserialize)]
+    struct Lists {
+        a: Vec<i32>,
+        b: Option<i32>,
+    }
+    let tuple = [0, 0x31, 0, 2, 0, 9, 0, 9];
+    let wide = [&[0, 0x31, 0x1f, 0xf0][..], &[0, 9].repeat(0x1ff0)].concat();
+    assert_eq!(cell(&wide, Some(&[])), Ok(Vec::<Option<i32>>::new()));
+    assert_eq!(cell(&wide, Some(&value(None))), Ok(vec![None::<i32>]));
+    assert_eq!(cell(&wide, Some(&[])), Ok(serde_json::json!([])));
+    assert_eq!(cell(&tuple, Some(&[])), Ok(Pair(None, None)));
+    assert_eq!(cell(&tuple, Some(&value(Some(&int(1))))), Ok([Some(1), None]));
+    // A tuple of another length than the type is an error nevertheless.
+    for bytes in [vec![], value(None), [value(None), value(None)].concat()] {
+        let error = cell::<(Option<i32>,)>(&tuple, Some(&bytes)).expect_err("one field of two");
+        assert!(error.to_string().ends_with(": 2 values, expected 1"), "{error}");
+        assert!(cell::<[Option<i32>; 3]>(&tuple, Some(&bytes)).is_err());
+    }
+    // Lists that are missing are empty in a struct only.
+    let fields = [string("a"), vec![0, 0x20, 0, 9], string("b"), vec![0, 9]].concat();
+    let kind = [&[0, 0x30][..], &string("k"), &string("u"), &[0, 2], &fields].concat();
+    assert_eq!(cell(&kind, Some(&[])), Ok(Lists { a: vec![], b: None }));
+    assert_eq!(cell(&kind, Some(&[])), Ok(BTreeMap::<Text, Option<Vec<i32>>>::new()));
+    assert_eq!(cell(&kind, Some(&[])), Ok(serde_json::json!({})));
+}
+
+#[test]
+fn bytes_after_the_last_element_are_an_error() {
+    let refused = |kind: &[u8], bytes: &[u8], expected: &str| {
+        for error in [
+            cell::<serde_json::Value>(kind, Some(bytes)).expect_err(expected),
+            match kind[1] {
+                0x21 => cell::<BTreeMap<Text, i32>>(kind, Some(bytes)).expect_err(expected),
+                0x31 => cell::<(i32, i32)>(kind, Some(bytes)).expect_err(expected),
+                _ => cell::<Vec<i32>>(kind, Some(bytes)).expect_err(expected),
+            },
+        ] {
+            assert!(error.to_string().ends_with(expected), "{error}");
+        }
+    };
+    for kind in [&[0, 0x20, 0, 9][..], &[0, 0x22, 0, 9]] {
+        refused(kind, &[&values(Some(1), &[&int(1)])[..], &[0]].concat(), ": 1 bytes after the last element");
+        refused(kind, &[&values(Some(0), &[])[..], &value(None)].concat(), ": 4 bytes after the last element");
+    }
+    let map = [&values(Some(1), &[b"a", &int(1)])[..], &[1, 2]].concat();
+    refused(&[0, 0x21, 0, 13, 0, 9], &map, ": 2 bytes after the last element");
+    let tuple = [0, 0x31, 0, 2, 0, 9, 0, 9];
+    refused(&tuple, &values(None, &[&int(1), &int(2), &int(3)]), ": 8 bytes after the last field");
+    let list = [&int(2)[..], &value(Some(&values(Some(0), &[]))), &value(Some(&[0; 7]))].concat();
+    let error = cell::<Vec<Vec<i32>>>(&[0, 0x20, 0, 0x20, 0, 9], Some(&list)).expect_err("inside");
+    assert!(error.to_string().contains(": 3 bytes after the last element"), "{error}");
+    // Values of a user-defined type may have fields that were added since its description.
+    let kind = [&[0, 0x30][..], &string("k"), &string("u"), &[0, 1], &string("a"), &[0, 9]].concat();
+    let newer = values(None, &[&int(1), b"Rome"]);
+    assert_eq!(cell(&kind, Some(&newer)), Ok(BTreeMap::from([("a".to_string(), 1)])));
+    assert_eq!(cell(&kind, Some(&newer)), Ok((1,)));
+    assert_eq!(cell(&kind, Some(&newer)), Ok(vec![1]));
+    assert_eq!(cell(&kind, Some(&newer)), Ok(serde_json::json!({"a": 1})));
+}
+
+#[test]
+fn null_and_empty_values_are_different() {
     assert_eq!(cell(&[0, 9], None), Ok(None::<i32>));
-    assert_eq!(cell(&[0, 9], Some(&[])), Ok(None::<i32>));
+    assert!(cell::<Option<i32>>(&[0, 9], Some(&[])).is_err());
     assert_eq!(cell(&[0, 13], Some(&[])), Ok(Some(Text::new())));
     let list = [&int(2)[..], &value(None), &value(Some(&int(1)))].concat();
     assert_eq!(cell(&[0, 0x20, 0, 9], Some(&list)), Ok(vec![None, Some(1)]));
@@ -159,11 +226,14 @@ fn error_names_the_column_and_no_value() {
     let columns: [(&str, &[u8]); 2] = [("id", &[0, 9]), ("customer", &[0, 13])];
     let good: &[Option<&[u8]>] = &[Some(&[0, 0, 0, 7]), Some(b"ann")];
     let bad: [(&[Option<&[u8]>], &str); 5] = [
-        (&[None, Some(b"secret")], "column id: null, expected i32"),
-        (&[Some(&[1, 2, 3]), Some(b"secret")], "column id: a value of 3 bytes, not 4"),
-        (&[Some(&[0, 0, 0, 7]), None], "column customer: null, expected a string"),
-        (&[Some(&[0, 0, 0, 7]), Some(&[0xff])], "column customer: a text that is not valid UTF-8"),
-        (&[Some(&[]), Some(b"secret")], "column id: null, expected i32"),
+        (&[None, Some(b"secret")], "column id: int does not fit i32: null"),
+        (&[Some(&[1, 2, 3]), Some(b"secret")], "column id: int does not fit i32: a value of 3 bytes, not 4"),
+        (&[Some(&[0, 0, 0, 7]), None], "column customer: varchar does not fit String: null"),
+        (
+            &[Some(&[0, 0, 0, 7]), Some(&[0xff])],
+            "column customer: varchar does not fit String: a text that is not valid UTF-8",
+        ),
+        (&[Some(&[]), Some(b"secret")], "column id: int does not fit i32: an empty value: read it as MaybeEmpty"),
     ];
     for (row, expected) in bad {
         let body = body(&columns, &[row, good]);
@@ -174,9 +244,9 @@ fn error_names_the_column_and_no_value() {
         assert!(orders.next().is_none());
     }
     let error = cell::<i32>(&[0, 13], Some(b"secret")).expect_err("a text");
-    assert_eq!((error.column(), error.to_string().as_str()), ("it", "column it: a text, expected i32"));
+    assert_eq!((error.column(), error.to_string().as_str()), ("it", "column it: varchar does not fit i32"));
     let error = cell::<u8>(&[0, 9], Some(&int(300))).expect_err("too large");
-    assert_eq!(error.to_string(), "column it: an integer that is not u8");
+    assert_eq!(error.to_string(), "column it: int does not fit u8: out of range");
     let body = body(&columns, &[good]);
     #[derive(Debug, Deserialize)]
     struct Other {
@@ -190,15 +260,15 @@ fn error_names_the_column_and_no_value() {
     struct Strict {}
     let map = values(Some(1), &[b"secret", &int(1)]);
     let error = cell::<Strict>(&[0, 0x21, 0, 13, 0, 9], Some(&map)).expect_err("a field");
-    assert_eq!(error.to_string(), "column it: a field that is not one of []");
+    assert_eq!(error.to_string(), "column it: map<varchar, int> does not fit Strict: a field that is not one of []");
     let control = self::body(&[("a\n", &[0, 9])], &[&[None]]);
     let error = rows(&control).deserialize::<(i32,)>().next().expect("a row").expect_err("null");
-    assert_eq!(error.to_string(), "column a\\n: null, expected i32");
+    assert_eq!(error.to_string(), "column a\\n: int does not fit i32: null");
     // The names are the server's texts.
     let long = "x".repeat(1000);
     let body = self::body(&[(&long, &[0, 9])], &[&[None]]);
     let error = rows(&body).deserialize::<(i32,)>().next().expect("a row").expect_err("null");
-    assert_eq!(error.column(), "x".repeat(COLUMN_BYTES_MAX));
+    assert_eq!(error.column(), "x".repeat(48));
 }
 
 #[test]
@@ -213,9 +283,11 @@ fn malformed_values_are_errors() {
     // Arrays and tuples that are shorter than the value.
     assert!(cell::<[u8; 4]>(&[0, 0x10], Some(&[1; 16])).is_err());
     assert!(cell::<[u8; 1]>(&[0, 3], Some(&[1, 2])).is_err());
-    assert!(cell::<(i32,)>(&[0, 0x20, 0, 9], Some(&values(Some(2), &[&int(1), &int(2)]))).is_err());
+    let error = cell::<(i32,)>(&[0, 0x20, 0, 9], Some(&values(Some(2), &[&int(1), &int(2)]))).expect_err("two");
+    assert_eq!(error.to_string(), "column it: list<int> does not fit (i32,): 2 values, expected 1");
     let body = body(&[("one", &[0, 9]), ("two", &[0, 9])], &[&[Some(&int(1)), Some(&int(2))]]);
-    assert!(rows(&body).deserialize::<(i32,)>().next().expect("a row").is_err());
+    let error = rows(&body).deserialize::<(i32,)>().next().expect("a row").expect_err("two");
+    assert_eq!(error.to_string(), "2 values, expected 1");
 }
 
 #[test]
@@ -225,10 +297,18 @@ fn result_without_a_usable_description_is_one_error() {
     let errors: Vec<_> = rows(&body).deserialize::<(i32, i32)>().collect();
     let [Err(error)] = &errors[..] else { panic!("one error: {errors:?}") };
     assert!(error.to_string().contains("skip_metadata"), "{error}");
-    // Tuples of 65,535 fields: their types are few bytes each.
-    let tuple = [&[0, 0x31, 0xff, 0xff][..], &[0, 9].repeat(0xffff)].concat();
-    let body = self::body(&[("one", &tuple), ("two", &tuple)], &[&[None, None]]);
-    let errors: Vec<_> = rows(&body).deserialize::<(Option<u8>, Option<u8>)>().collect();
-    let [Err(error)] = &errors[..] else { panic!("one error: {errors:?}") };
-    assert_eq!(error.to_string(), "more than 65,536 types in one result");
+    // Types are few bytes each: in tuples, and of columns.
+    let tuple = |count: u16| [&[0, 0x31][..], &count.to_be_bytes(), &[0, 9].repeat(count.into())].concat();
+    let (half, more, most) = (tuple(4095), tuple(4096), tuple(0xffff));
+    for (one, two, is_allowed) in [(&half, &half, true), (&half, &more, false), (&most, &most, false)] {
+        let body = self::body(&[("one", one), ("two", two)], &[&[None, None]]);
+        let pairs: Vec<_> = rows(&body).deserialize::<(Option<u8>, Option<u8>)>().collect();
+        let expected = if is_allowed { Ok((None, None)) } else { Err(RowError::new(TOO_MANY_TYPES)) };
+        assert_eq!(pairs, [expected]);
+    }
+    assert_eq!(TOO_MANY_TYPES, "more than 8,192 types in one description");
+    for (count, is_allowed) in [(8192, true), (8193, false), (100_000, false)] {
+        let body = self::body(&vec![("", &[0, 9][..]); count], &[]);
+        assert_eq!(rows(&body).described().is_ok(), is_allowed, "{count}");
+    }
 }

@@ -1,154 +1,157 @@
 //! Values that contain others: collections, tuples, user-defined types, and all variables.
 
-use super::{
-    BindError, NULL, Target, VARIABLE_BYTES_MAX, Writer, close, is_length, open, takes_bytes, type_name, write_int,
-};
-use crate::notation::Reader;
-use crate::rows::{Type, id, shortened};
+use super::{BindError, Form, NULL, Target, Writer, close, open, write_int};
+use crate::rows::kind::{Type, cut, id};
+use crate::rows::shape::{Field, Inner, Shape, Vector};
+use crate::types::vint::Vint;
 use alloc::vec::Vec;
+use core::any::type_name;
 use core::ops::Range;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeTuple, SerializeTupleStruct};
 
-impl<'o, 'a> Writer<'o, 'a> {
+/// The maximum length in bytes of the name of a field in an error; the rest is left out.
+const FIELD_BYTES_MAX: usize = 48;
+
+impl<'o, 'c> Writer<'o, 'c> {
     /// Begins a list, a tuple or bytes.
-    pub(super) fn begin_items(self, found: &'static str) -> Result<Items<'o, 'a>, BindError> {
+    pub(super) fn begin_items(self, found: &'static str) -> Result<Items<'o, 'c>, BindError> {
         let start = self.out.len();
-        let Some(kind) = self.target.kind() else {
-            let Target::Row(columns) = self.target else { return Err(self.mismatch(found)) };
-            let fields = Fields { entries: columns.map(|column| (column.name, column.kind)).collect(), next: 0 };
-            return Ok(Items { out: self.out, start, shape: Shape::Fields(fields), is_row: true });
+        let Some(shape) = self.target.shape() else {
+            let Target::Row(variables) = self.target else { return Err(self.mismatch(found)) };
+            return Ok(Items { out: self.out, start, kind: ItemsOf::Row(variables), count: 0 });
         };
-        let shape = match kind.id() {
-            Type::LIST | Type::SET => Shape::Elements { kind: contained(kind, 0)?, count: 0 },
-            Type::TUPLE | Type::UDT => Shape::Fields(Fields { entries: fields(kind)?, next: 0 }),
-            id if takes_bytes(id) && id != id::VARINT => Shape::Bytes(id),
-            _ => return Err(self.mismatch(found)),
+        let kind = match &shape.inner {
+            Inner::Element(element) => ItemsOf::List(element),
+            Inner::Vector(vector) => ItemsOf::Vector(vector),
+            Inner::Fields(fields) => ItemsOf::Fields(fields),
+            Inner::None if matches!(shape.id(), id::BLOB | id::UUID | id::TIMEUUID | id::INET) => ItemsOf::Bytes(shape),
+            Inner::None | Inner::Entry(_) => return Err(self.mismatch(found)),
         };
         open(self.out);
-        if matches!(shape, Shape::Elements { .. }) {
+        if matches!(kind, ItemsOf::List(_)) {
             self.out.extend([0; 4]);
         }
-        Ok(Items { out: self.out, start, shape, is_row: false })
+        Ok(Items { out: self.out, start, kind, count: 0 })
     }
 
     /// Begins a map or a struct.
-    pub(super) fn begin_entries(self, found: &'static str) -> Result<Entries<'o, 'a>, BindError> {
+    pub(super) fn begin_entries(self, found: &'static str) -> Result<Entries<'o, 'c>, BindError> {
         let start = self.out.len();
-        let Some(kind) = self.target.kind() else {
-            let Target::Row(columns) = self.target else { return Err(self.mismatch(found)) };
-            let fields = columns.map(|column| NamedField::new(column.name, column.kind)).collect();
-            let place = Place::Named { fields, name: Vec::new(), is_row: true };
-            return Ok(Entries { out: self.out, start, place });
+        let named = |fields: &'c [Field<'c>], is_row| EntriesOf::Named {
+            fields,
+            written: fields.iter().map(|_| None).collect(),
+            name: Vec::new(),
+            is_row,
         };
-        match kind.id() {
-            Type::MAP => {
-                let (key, value) = (contained(kind, 0)?, contained(kind, 1)?);
-                open(self.out);
-                self.out.extend([0; 4]);
-                Ok(Entries { out: self.out, start, place: Place::Pairs { key, value, count: 0 } })
-            }
-            Type::UDT => {
-                let fields = fields(kind)?.into_iter().map(|(name, kind)| NamedField::new(name, kind)).collect();
-                open(self.out);
-                let place = Place::Named { fields, name: Vec::new(), is_row: false };
-                Ok(Entries { out: self.out, start, place })
-            }
-            _ => Err(self.mismatch(found)),
+        let Some(shape) = self.target.shape() else {
+            let Target::Row(variables) = self.target else { return Err(self.mismatch(found)) };
+            return Ok(Entries { out: self.out, start, kind: named(variables, true) });
+        };
+        let kind = match &shape.inner {
+            Inner::Entry(shapes) => EntriesOf::Map { shapes, count: 0 },
+            Inner::Fields(fields) if shape.id() == Type::UDT => named(fields, false),
+            Inner::None if self.form == Form::Own => EntriesOf::Custom { target: self.target, count: 0 },
+            Inner::None | Inner::Element(_) | Inner::Fields(_) | Inner::Vector(_) => return Err(self.mismatch(found)),
+        };
+        if !matches!(kind, EntriesOf::Custom { .. }) {
+            open(self.out);
         }
-    }
-}
-
-/// The type at this position among those that a collection contains.
-fn contained(kind: Type<'_>, position: usize) -> Result<Type<'_>, BindError> {
-    let mut inner = kind.inner;
-    let mut found = Type::read(&mut inner, 0);
-    for _ in 0..position {
-        found = Type::read(&mut inner, 0);
-    }
-    found.map_err(BindError::new)
-}
-
-/// Returns the name and the type of each field of a user-defined type, or of a tuple: there the names
-/// are empty.
-fn fields(kind: Type<'_>) -> Result<Vec<(&str, Type<'_>)>, BindError> {
-    fn read<'a>(reader: &mut Reader<'a>, is_named: bool) -> Result<Vec<(&'a str, Type<'a>)>, crate::CqlError> {
-        if is_named {
-            reader.string()?;
-            reader.string()?;
+        if matches!(kind, EntriesOf::Map { .. }) {
+            self.out.extend([0; 4]);
         }
-        let count = reader.u16()?;
-        (0..count).map(|_| Ok((if is_named { reader.string()? } else { "" }, Type::read(reader, 0)?))).collect()
+        Ok(Entries { out: self.out, start, kind })
     }
-    read(&mut { kind.inner }, kind.id == Type::UDT).map_err(BindError::new)
 }
 
-/// Writes a list, a set, a tuple, a user-defined type, bytes or all variables, in their order.
-pub(super) struct Items<'o, 'a> {
+/// Writes a list, a set, a vector, a tuple, a user-defined type, bytes or all variables, in their order.
+pub(super) struct Items<'o, 'c> {
     out: &'o mut Vec<u8>,
     /// Where its length is.
     start: usize,
-    shape: Shape<'a>,
-    is_row: bool,
+    kind: ItemsOf<'c>,
+    /// The number of items, with those that are too many and were not written.
+    count: usize,
 }
 
-enum Shape<'a> {
-    Elements {
-        kind: Type<'a>,
-        count: usize,
-    },
-    Fields(Fields<'a>),
-    /// With the number of the type.
-    Bytes(u16),
+enum ItemsOf<'c> {
+    Row(&'c [Field<'c>]),
+    Fields(&'c [Field<'c>]),
+    /// Of a list or a set.
+    List(&'c Shape<'c>),
+    Vector(&'c Vector<'c>),
+    Bytes(&'c Shape<'c>),
 }
 
-struct Fields<'a> {
-    entries: Vec<(&'a str, Type<'a>)>,
-    next: usize,
+/// The error of a tuple with too few or too many values.
+fn wrong_count(count: usize, expected: usize) -> BindError {
+    BindError::new(format_args!("{count} values, expected {expected}"))
 }
 
 impl Items<'_, '_> {
     fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), BindError> {
+        let place = self.count;
+        self.count += 1;
         let out = &mut *self.out;
-        match &mut self.shape {
-            Shape::Elements { kind, count } => {
-                *count += 1;
-                value.serialize(Writer { target: Target::Element(*kind), out })
+        // Items that are too many are counted, for the error at the end.
+        let target = match self.kind {
+            ItemsOf::Row(fields) => {
+                let Some(field) = fields.get(place) else { return Ok(()) };
+                let written = value.serialize(Writer::new(Target::Variable(&field.1), out));
+                return written.map_err(|error| error.in_variable(field, type_name::<T>()));
             }
-            Shape::Bytes(_) => value.serialize(Writer { target: Target::Byte, out }),
-            Shape::Fields(Fields { entries, next }) => {
-                let Some((name, kind)) = entries.get(*next) else {
-                    return Err(BindError::new(format_args!("more than {} values", entries.len())));
-                };
-                *next += 1;
-                if self.is_row {
-                    let written = value.serialize(Writer { target: Target::Variable(*kind), out });
-                    return written.map_err(|error| error.in_variable(name));
-                }
-                value.serialize(Writer { target: Target::Field(*kind), out })
+            ItemsOf::Fields(fields) => {
+                let Some((_, shape)) = fields.get(place) else { return Ok(()) };
+                Target::Field(shape)
             }
+            ItemsOf::List(shape) => Target::Element(shape),
+            ItemsOf::Vector(vector) if place >= vector.dimension => return Ok(()),
+            ItemsOf::Vector(vector) => Target::Element(&vector.element),
+            ItemsOf::Bytes(_) => Target::Byte,
+        };
+        let start = out.len();
+        value.serialize(Writer::new(target, out)).map_err(BindError::inside)?;
+        if let ItemsOf::Vector(vector) = self.kind {
+            reframe(out, start, vector)?;
         }
+        Ok(())
     }
 
     fn finish(self) -> Result<(), BindError> {
         let content = self.start + 4;
-        match self.shape {
-            Shape::Elements { count, .. } => write_count(self.out, content, count)?,
-            Shape::Bytes(id) => {
-                if !is_length(id, self.out.len() - content) {
-                    return Err(BindError::new(format_args!("bytes out of the range of {}", type_name(id))));
-                }
+        match self.kind {
+            ItemsOf::List(_) => write_count(self.out, content, self.count)?,
+            ItemsOf::Bytes(shape) if !shape.is_length(self.count) => {
+                return Err(BindError::new("bytes of another length"));
             }
-            Shape::Fields(Fields { entries, next }) => {
-                if next != entries.len() {
-                    return Err(BindError::new(format_args!("{next} values, expected {}", entries.len())));
-                }
-                if self.is_row {
-                    return Ok(());
-                }
+            ItemsOf::Vector(vector) if self.count != vector.dimension => {
+                return Err(wrong_count(self.count, vector.dimension));
             }
+            ItemsOf::Row(fields) | ItemsOf::Fields(fields) if self.count != fields.len() => {
+                return Err(wrong_count(self.count, fields.len()));
+            }
+            ItemsOf::Row(_) => return Ok(()),
+            ItemsOf::Vector(_) | ItemsOf::Fields(_) | ItemsOf::Bytes(_) => {}
         }
         close(self.out, content)
     }
+}
+
+/// Gives the element of a vector that begins here its form: without the length in front, or with a
+/// shorter one.
+fn reframe(out: &mut Vec<u8>, start: usize, vector: &Vector<'_>) -> Result<(), BindError> {
+    let content = start + 4;
+    let length = out.len().saturating_sub(content);
+    match vector.element_bytes {
+        Some(expected) if length != expected => {
+            return Err(BindError::new(format_args!("an element of {length} bytes, expected {expected}")));
+        }
+        Some(_) => drop(out.drain(start..content)),
+        None => {
+            let length = Vint::unsigned(u64::try_from(length).unwrap_or(u64::MAX));
+            drop(out.splice(start..content, length.as_slice().iter().copied()));
+        }
+    }
+    Ok(())
 }
 
 fn write_count(out: &mut [u8], at: usize, count: usize) -> Result<(), BindError> {
@@ -158,106 +161,113 @@ fn write_count(out: &mut [u8], at: usize, count: usize) -> Result<(), BindError>
 }
 
 /// Writes a map, a user-defined type or all variables, by names.
-pub(super) struct Entries<'o, 'a> {
+pub(super) struct Entries<'o, 'c> {
     out: &'o mut Vec<u8>,
     /// Where its length is.
     start: usize,
-    place: Place<'a>,
+    kind: EntriesOf<'c>,
 }
 
-enum Place<'a> {
-    Pairs {
-        key: Type<'a>,
-        value: Type<'a>,
+enum EntriesOf<'c> {
+    Map {
+        /// Of the keys and of the values.
+        shapes: &'c (Shape<'c>, Shape<'c>),
         count: usize,
     },
     Named {
-        fields: Vec<NamedField<'a>>,
+        fields: &'c [Field<'c>],
+        /// Where the value of each field is, with its length.
+        written: Vec<Option<Range<usize>>>,
         /// The name whose value follows.
         name: Vec<u8>,
         is_row: bool,
     },
-}
-
-struct NamedField<'a> {
-    name: &'a str,
-    kind: Type<'a>,
-    /// Where its value is, with its length.
-    written: Option<Range<usize>>,
-}
-
-impl<'a> NamedField<'a> {
-    const fn new(name: &'a str, kind: Type<'a>) -> Self {
-        Self { name, kind, written: None }
-    }
+    /// The class and the bytes of a custom type.
+    Custom { target: Target<'c>, count: usize },
 }
 
 impl Entries<'_, '_> {
     fn put_key<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), BindError> {
-        match &mut self.place {
-            Place::Pairs { key, count, .. } => {
+        match &mut self.kind {
+            EntriesOf::Map { shapes, count } => {
                 *count += 1;
-                value.serialize(Writer { target: Target::Element(*key), out: self.out })
+                let written = value.serialize(Writer::new(Target::Element(&shapes.0), self.out));
+                written.map_err(BindError::inside)
             }
-            Place::Named { name, .. } => {
+            EntriesOf::Named { name, .. } => {
                 name.clear();
-                value.serialize(Writer { target: Target::Name, out: name })
+                value.serialize(Writer::new(Target::Name, name))
+            }
+            EntriesOf::Custom { target, .. } => {
+                let mut class = Vec::new();
+                value.serialize(Writer::new(Target::Name, &mut class))?;
+                let expected = target.shape().and_then(|shape| shape.kind.class());
+                if expected.is_some_and(|expected| expected.as_bytes() == class) {
+                    Ok(())
+                } else {
+                    Err(BindError::new("a value of another class"))
+                }
             }
         }
     }
 
     fn put_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), BindError> {
-        let (fields, name, is_row) = match &mut self.place {
-            Place::Pairs { value: kind, .. } => {
-                return value.serialize(Writer { target: Target::Element(*kind), out: self.out });
+        let (fields, written, name, is_row) = match &mut self.kind {
+            EntriesOf::Map { shapes, .. } => {
+                let written = value.serialize(Writer::new(Target::Element(&shapes.1), self.out));
+                return written.map_err(BindError::inside);
             }
-            Place::Named { fields, name, is_row } => (fields, name, *is_row),
+            EntriesOf::Custom { target, count } => {
+                *count += 1;
+                return value.serialize(Writer { target: *target, form: Form::Own, out: self.out });
+            }
+            EntriesOf::Named { fields, written, name, is_row } => (*fields, written, name, *is_row),
         };
         let mut is_known = false;
-        for field in fields.iter_mut().filter(|field| field.name.as_bytes() == name.as_slice()) {
+        for (field, written) in fields.iter().zip(written).filter(|(field, _)| field.0.as_bytes() == name.as_slice()) {
             is_known = true;
-            if field.written.is_some() {
+            if written.is_some() {
                 let error = BindError::new("two values");
-                return Err(if is_row { error.in_variable(field.name) } else { error });
+                return Err(if is_row { error.named(&field.0) } else { error });
             }
             let start = self.out.len();
-            let target = if is_row { Target::Variable(field.kind) } else { Target::Field(field.kind) };
-            let written = value.serialize(Writer { target, out: self.out });
-            written.map_err(|error| if is_row { error.in_variable(field.name) } else { error })?;
-            field.written = Some(start..self.out.len());
+            let target = if is_row { Target::Variable(&field.1) } else { Target::Field(&field.1) };
+            let result = value.serialize(Writer::new(target, self.out));
+            result.map_err(|error| if is_row { error.in_variable(field, type_name::<T>()) } else { error.inside() })?;
+            *written = Some(start..self.out.len());
         }
         if is_known {
             return Ok(());
         }
-        let name = core::str::from_utf8(name).unwrap_or_default();
-        let name = shortened(name, VARIABLE_BYTES_MAX);
+        let name = cut(core::str::from_utf8(name).unwrap_or_default(), FIELD_BYTES_MAX);
         let of = if is_row { "the statement has no such variable" } else { "the type has no such field" };
         Err(BindError::new(format_args!("field {}: {of}", name.escape_debug())))
     }
 
     fn finish(self) -> Result<(), BindError> {
         let content = self.start + 4;
-        let (fields, is_row) = match self.place {
-            Place::Pairs { count, .. } => {
+        let (fields, written, is_row) = match self.kind {
+            EntriesOf::Map { count, .. } => {
                 write_count(self.out, content, count)?;
                 return close(self.out, content);
             }
-            Place::Named { fields, is_row, .. } => (fields, is_row),
+            EntriesOf::Custom { count, .. } => return if count == 1 { Ok(()) } else { Err(wrong_count(count, 1)) },
+            EntriesOf::Named { fields, written, is_row, .. } => (fields, written, is_row),
         };
         let start = if is_row { self.start } else { content };
         // Usually the fields were written in their order.
         let mut end = start;
-        let in_order = fields.iter().all(|field| {
-            let is_next = field.written.as_ref().is_some_and(|range| range.start == end);
-            end = field.written.as_ref().map_or(end, |range| range.end);
+        let in_order = written.iter().all(|range| {
+            let is_next = range.as_ref().is_some_and(|range| range.start == end);
+            end = range.as_ref().map_or(end, |range| range.end);
             is_next
         });
         if !in_order {
             let mut ordered = Vec::with_capacity(self.out.len() - start);
-            for field in &fields {
-                match &field.written {
+            for (range, (name, _)) in written.iter().zip(fields) {
+                match range {
                     Some(range) => ordered.extend_from_slice(self.out.get(range.clone()).unwrap_or_default()),
-                    None if is_row => return Err(BindError::new("no value").in_variable(field.name)),
+                    None if is_row => return Err(BindError::new("no value").named(name)),
                     None => ordered.extend(NULL.to_be_bytes()),
                 }
             }

@@ -54,7 +54,7 @@ async fn crowd<P: Platform + Default>(statement: &'static str, turns: u32) {
             async move {
                 let mut had = 0;
                 loop {
-                    session.query(statement, Consistency::One).await.expect("it is answered");
+                    session.query(statement).consistency(Consistency::One).send().await.expect("it is answered");
                     had += 1;
                     if all.fetch_add(1, Ordering::Relaxed) + 1 >= turns {
                         return had;

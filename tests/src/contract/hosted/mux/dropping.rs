@@ -11,8 +11,8 @@ use core::pin::pin;
 use core::task::{Context, Waker};
 use futures_lite::future::poll_once;
 use poolhouse_client::Platform;
-use poolhouse_client::mux::{MuxOptions, RequestError, RequestOptions};
-use poolhouse_cql::{Consistency, ErrorCode, Parameters, Request};
+use poolhouse_client::mux::{MuxOptions, RequestError};
+use poolhouse_cql::{Consistency, ErrorCode};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = FORMATS.into_iter().fold(suite, |suite, format| {
@@ -30,6 +30,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     });
     suite
         .case("hosted::mux::dropping::request_all", || run::<P>(all::<P>))
+        .case("hosted::mux::dropping::text_that_is_prepared_first", || run::<P>(prepared::<P>))
         .case("hosted::mux::dropping::request_that_waits_for_its_connection", || {
             run::<P>(queued_for_a_connection::<P>);
         })
@@ -135,9 +136,7 @@ async fn all<P: Platform + Default>() {
     rig.server().add(holding("held"));
     let hosts: Vec<_> = rig.session.hosts().iter().map(|host| host.id).collect();
     let texts = ["echo held", "echo 1", "echo 2", "echo 3", "echo 4", "echo 5"];
-    let parameters = Parameters::new(Consistency::One);
-    let requests = texts.map(|text| Request::Query { text, parameters });
-    let options = RequestOptions { hosts: Some(&hosts), ..RequestOptions::default() };
+    let calls = texts.map(|text| rig.session.query(text).consistency(Consistency::One).hosts(&hosts));
     at_every_point(1, async |point| {
         let mut released = false;
         let release = async || {
@@ -145,7 +144,7 @@ async fn all<P: Platform + Default>() {
             assert_eq!(rig.server().release(Order::Kept), 1);
             released = true;
         };
-        let done = point.reach_beside(rig.session.request_all_with(&requests, options), release).await;
+        let done = point.reach_beside(rig.session.request_all(&calls), release).await;
         rig.nothing_is_held();
         if point.polls > 0 && !released {
             assert!(rig.state(0).orphaned > 0, "{point:?}");
@@ -160,6 +159,24 @@ async fn all<P: Platform + Default>() {
         .is_some()
     })
     .await;
+    rig.end().await;
+}
+
+/// Neither the session nor its hosts know the text: it is prepared on both hosts.
+async fn prepared<P: Platform + Default>() {
+    let rig = Rig::<P>::of(vec![server(), server()], |options| options);
+    rig.works().await;
+    let mut number = 0;
+    at_every_point(2, async |point| {
+        number += 1;
+        let text = format!("echo {number} ?");
+        let done = point.reach(rig.session.query(&text).values(("one",)).send()).await;
+        rig.nothing_is_held();
+        rig.works().await;
+        done.map(|reply| assert_eq!(cell(&reply.expect("it succeeds")), format!("{number} one"))).is_some()
+    })
+    .await;
+    assert_eq!(rig.server().counts().accepted, 1, "all requests used the same connection");
     rig.end().await;
 }
 
@@ -187,10 +204,9 @@ async fn second_host<P: Platform + Default>(act: Act) {
     rig.works().await;
     rig.server().add(Rule::statements(act).text("echo one"));
     let hosts: Vec<_> = rig.session.hosts().iter().map(|host| host.id).collect();
-    let request = Request::Query { text: "echo one", parameters: Parameters::new(Consistency::One) };
-    let options = RequestOptions { idempotent: true, hosts: Some(&hosts), ..RequestOptions::default() };
+    let call = rig.session.query("echo one").consistency(Consistency::One).idempotent(true).hosts(&hosts);
     at_every_point(2, async |point| {
-        let done = point.reach(rig.session.request_with(&request, options)).await;
+        let done = point.reach(call.clone().send()).await;
         rig.nothing_is_held();
         // The dropped request may still cost its connection.
         rig.works_again().await;

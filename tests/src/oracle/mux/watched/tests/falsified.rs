@@ -95,7 +95,7 @@ fn falsified_outputs_break_these_invariants() {
         a duration is wrong: M4 35, M5 10, P19 12, P32 6
         a number of requests is wrong: M4 29, M5 25, M6 1
         a reason is wrong: M4 50, P19 12
-        a stream id is used twice: M1 31
+        a stream id is used twice: M1 32
         a stream is also acquired: P1 58
         an action is also polled: M6 48, P8 4, nothing 9
         an event has another time: P25 63
@@ -103,7 +103,7 @@ fn falsified_outputs_break_these_invariants() {
         an event is emitted twice: M2 1, M3 1, M4 30, M5 11, M6 17, P18 3
         an event is missing: M4 27, M5 17, M6 13, P19 6
         an event is of another connection: M2 1, M4 19, M6 15, P32 16, P6 10
-        an event is of another stream: M2 40, M3 6
+        an event is of another stream: M2 41, M3 6
         events are in another order: M2 5, M3 1, M4 1, M5 4, M6 44, P19 7, P6 1
         the pool is also closed: M6 5, P1 53, P20 3
         the time of the pool also advances: P1 17, P20 2, P25 28, P32 3, nothing 12

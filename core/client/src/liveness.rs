@@ -1,0 +1,120 @@
+//! Whether a server can be reached, as the connections of its pool show it.
+//!
+//! The topology of a MongoDB deployment knows this from its monitors. A generic pool and the pool of a host
+//! of Cassandra have no monitor.
+
+use alloc::vec::Vec;
+use poolhouse_core::Cause;
+use poolhouse_core::mux::{Distance, MuxClosed, MuxEvent};
+use poolhouse_core::pool::{ClosedReason, PoolEvent};
+use poolhouse_core::topology::{ServerDescription, ServerError, StateChange};
+
+/// Counts the open connections of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Liveness {
+    /// The state of each connection, by its index.
+    open: Vec<bool>,
+    open_count: usize,
+    is_down: bool,
+}
+
+/// A change that a connection shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// No connection is open, and the last one failed or was not established, for this cause.
+    Down(Cause),
+    /// A connection is open again.
+    Up,
+}
+
+impl Liveness {
+    #[cfg(any(feature = "metrics", test))]
+    pub(crate) const fn is_down(&self) -> bool {
+        self.is_down
+    }
+
+    /// Handles an event of a generic pool. An open connection that its manager finds broken does not show
+    /// that the server is down: the attempt to open the next one does.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is of a connection's begin or end")]
+    pub(crate) fn on_pool_event(&mut self, event: &PoolEvent) -> Option<Turn> {
+        match *event {
+            // A pool that is closed says nothing about its server.
+            PoolEvent::PoolClosed { .. } => {
+                *self = Self::default();
+                None
+            }
+            PoolEvent::ConnectionReady { conn, .. } => self.opened(conn.index()),
+            PoolEvent::ConnectionClosed { conn, reason: ClosedReason::Error, cause: Some(cause), .. } => {
+                if self.closed(conn.index()) { None } else { self.failed(cause) }
+            }
+            PoolEvent::ConnectionClosed { conn, .. } => {
+                self.closed(conn.index());
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Handles an event of a multiplexed pool, whose connections a heartbeat checks.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is of a connection's begin or end")]
+    pub(crate) fn on_mux_event(&mut self, event: &MuxEvent) -> Option<Turn> {
+        match *event {
+            // Nor does that of a host that is not used.
+            MuxEvent::PoolClosed { .. } => {
+                *self = Self::default();
+                None
+            }
+            MuxEvent::PoolReconfigured { ref config, .. } if config.options().distance == Distance::Ignored => {
+                *self = Self::default();
+                None
+            }
+            MuxEvent::ConnectionReady { conn, .. } => self.opened(conn.index()),
+            MuxEvent::ConnectionClosed { conn, reason, .. } => {
+                self.closed(conn.index());
+                if let MuxClosed::Error(cause) = reason { self.failed(cause) } else { None }
+            }
+            _ => None,
+        }
+    }
+
+    fn opened(&mut self, index: u32) -> Option<Turn> {
+        let index = index as usize;
+        if self.open.len() <= index {
+            self.open.resize(index + 1, false);
+        }
+        let was_open = core::mem::replace(self.open.get_mut(index)?, true);
+        self.open_count += usize::from(!was_open);
+        core::mem::take(&mut self.is_down).then_some(Turn::Up)
+    }
+
+    /// Returns whether the connection was open.
+    fn closed(&mut self, index: u32) -> bool {
+        let was_open = self.open.get_mut(index as usize).is_some_and(core::mem::take);
+        self.open_count -= usize::from(was_open);
+        was_open
+    }
+
+    fn failed(&mut self, cause: Cause) -> Option<Turn> {
+        // The pool gave the attempt up, or the server has answered: it refuses the credential.
+        let is_own = matches!(cause, Cause::Cancelled | Cause::Closed | Cause::Resources | Cause::Authentication);
+        let is_new = self.open_count == 0 && !is_own && !core::mem::replace(&mut self.is_down, true);
+        is_new.then_some(Turn::Down(cause))
+    }
+}
+
+/// Why a server of a topology is down. `None` for a server that answers but has lost an election or
+/// refuses a credential.
+pub(crate) fn down(server: &ServerDescription<'_>) -> Option<ServerError> {
+    let error = server.error()?;
+    let is_up = matches!(
+        error,
+        ServerError::Failed(Cause::Authentication)
+            | ServerError::StateChange { change: StateChange::NotWritablePrimary, .. }
+            | ServerError::StalePrimary { .. }
+            | ServerError::NewerPrimary
+    );
+    (!is_up).then_some(error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Types with those that they contain, read once for all values of a column or of a variable.
+
+use super::kind::{Type, TypeName, id};
+use crate::types::pass::name;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// The maximum number of types in the description of a result or of bind variables. Each takes up to 80
+/// bytes.
+const TYPES_MAX: usize = 8192;
+
+/// A type, with those that it contains.
+pub(super) struct Shape<'a> {
+    pub(super) kind: Type<'a>,
+    pub(super) inner: Inner<'a>,
+}
+
+/// The types that a type contains.
+pub(super) enum Inner<'a> {
+    None,
+    /// Of a list or a set.
+    Element(Box<Shape<'a>>),
+    /// Of a map: keys and values.
+    Entry(Box<(Shape<'a>, Shape<'a>)>),
+    /// Of a tuple, where fields have no names, or of a user-defined type.
+    Fields(Vec<Field<'a>>),
+    Vector(Box<Vector<'a>>),
+}
+
+/// A field, a column or a variable: its name and its type.
+pub(super) type Field<'a> = (Cow<'a, str>, Shape<'a>);
+
+pub(super) struct Vector<'a> {
+    pub(super) element: Shape<'a>,
+    pub(super) dimension: usize,
+    /// The length of each element; `None` if each has its own length in front.
+    pub(super) element_bytes: Option<usize>,
+}
+
+/// Returns the names and the types of columns or variables; `None` if they have more than
+/// [`TYPES_MAX`] types.
+pub(super) fn fields<'a>(columns: super::Columns<'a>) -> Option<Vec<Field<'a>>> {
+    // Each column has a type. Nothing is reserved for more of them than are allowed.
+    if columns.len() > TYPES_MAX {
+        return None;
+    }
+    let mut left = TYPES_MAX;
+    let mut fields = Vec::with_capacity(columns.len());
+    for column in columns {
+        fields.push((Cow::Borrowed(column.name), Shape::of(column.kind, &mut left)?));
+    }
+    Some(fields)
+}
+
+/// The error of a description with too many types.
+pub(super) const TOO_MANY_TYPES: &str = "more than 8,192 types in one description";
+
+impl<'a> Shape<'a> {
+    /// Its depth is limited, because the description was checked: see [`TYPE_DEPTH_MAX`](super::TYPE_DEPTH_MAX).
+    ///
+    /// - `left`: the number of types that may be read.
+    fn of(kind: Type<'a>, left: &mut usize) -> Option<Self> {
+        *left = left.checked_sub(1)?;
+        if !matches!(kind.id(), Type::CUSTOM | Type::LIST..) {
+            return Some(Self { kind, inner: Inner::None });
+        }
+        let mut contained = kind.contained();
+        let mut next = |left: &mut usize| contained.next().and_then(|(_, kind)| Self::of(kind, left));
+        let inner = match kind.id() {
+            Type::LIST | Type::SET => Inner::Element(Box::new(next(left)?)),
+            Type::MAP => Inner::Entry(Box::new((next(left)?, next(left)?))),
+            Type::TUPLE | Type::UDT => Inner::Fields(
+                kind.fields().map(|(name, kind)| Some((text(name), Self::of(kind, left)?))).collect::<Option<_>>()?,
+            ),
+            Type::CUSTOM => match kind.vector() {
+                Some(vector) => Inner::Vector(Box::new(Vector {
+                    element: Self::of(vector.element, left)?,
+                    dimension: vector.dimension,
+                    element_bytes: vector.element_bytes,
+                })),
+                None => Inner::None,
+            },
+            _ => Inner::None,
+        };
+        Some(Self { kind, inner })
+    }
+
+    pub(super) const fn id(&self) -> u16 {
+        self.kind.id()
+    }
+
+    /// Whether a value without any bytes is a value of the type. Of a collection it is one without
+    /// elements, of a tuple or a user-defined type one whose fields are all null.
+    pub(super) const fn has_empty(&self) -> bool {
+        match self.inner {
+            Inner::Element(_) | Inner::Entry(_) | Inner::Fields(_) => true,
+            Inner::Vector(_) => false,
+            Inner::None => self.is_bytes() || matches!(self.id(), id::ASCII | id::VARCHAR),
+        }
+    }
+
+    /// Whether values of the type of this crate with this name are values of this type.
+    pub(super) fn is_own(&self, name: &str) -> bool {
+        match name {
+            name::TIMESTAMP => self.id() == id::TIMESTAMP,
+            name::DATE => self.id() == id::DATE,
+            name::TIME => self.id() == id::TIME,
+            name::DURATION => self.id() == id::DURATION,
+            name::VARINT => self.id() == id::VARINT,
+            name::DECIMAL => self.id() == id::DECIMAL,
+            name::UUID => matches!(self.id(), id::UUID | id::TIMEUUID),
+            name::CUSTOM => self.is_bytes() && self.id() == Type::CUSTOM,
+            _ => false,
+        }
+    }
+
+    /// Checks the length of a value that is read or given as bytes.
+    pub(super) const fn is_length(&self, length: usize) -> bool {
+        match self.id() {
+            id::UUID | id::TIMEUUID => length == 16,
+            id::INET => length == 4 || length == 16,
+            _ => true,
+        }
+    }
+
+    /// Whether values are bytes without a meaning that is known here.
+    pub(super) const fn is_bytes(&self) -> bool {
+        match self.id() {
+            id::BLOB => true,
+            Type::CUSTOM => matches!(self.inner, Inner::None),
+            id => (id == 0x0a || id > id::DURATION) && matches!(self.inner, Inner::None),
+        }
+    }
+}
+
+fn text(name: TypeName<'_>) -> Cow<'_, str> {
+    name.as_str().map_or_else(|| Cow::Owned(name.chars().collect()), Cow::Borrowed)
+}
