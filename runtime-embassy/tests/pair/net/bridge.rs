@@ -304,15 +304,25 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
         let flushed = poll_fn(|context| pin!(socket.borrow_mut().flush()).poll(context));
         let _ = with_timeout(LINGER, flushed).await;
         drop(passing_on);
-        // The client may send more.
-        while !matches!(socket.borrow().state(), State::Closed | State::TimeWait) {
-            Timer::after_millis(50).await;
-        }
+        // The client may send more, and its last bytes may wait in the socket after its end.
+        let ended = || {
+            let socket = socket.borrow();
+            (socket.state() == State::Closed && socket.recv_queue() == 0)
+                || (socket.state() == State::TimeWait && ending.borrow().is_some())
+        };
+        let mut tick = Timer::after_millis(50);
+        poll_fn(|context| {
+            while pin!(&mut tick).poll(context).is_ready() {
+                tick = Timer::after_millis(50);
+            }
+            if ended() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
         End::InOrder
     });
     poll_fn(|context| {
-        let down = down.as_mut().poll(context);
-        if down.is_ready() { down } else { up.as_mut().poll(context) }
+        let up = up.as_mut().poll(context);
+        if up.is_ready() { up } else { down.as_mut().poll(context) }
     })
     .await
 }
