@@ -56,7 +56,7 @@ def plain(value):
     return str(value)
 
 
-def rows(place):
+def rows():
     """The rows: the same as those of types.rs."""
     first, last = uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)
     time_uuid = uuid.UUID("fe2b4360-28c6-11e2-81c1-0800200c9a66")
@@ -68,11 +68,11 @@ def rows(place):
          "text": "Grüße 茶", "varint": -129, "timeuuid": time_uuid, "inet": "10.0.0.1", "date": Date(20_000),
          "time": Time(37_000_000_009), "smallint": -300, "tinyint": -5, "duration": Duration(14, 3, 5_000_000_001),
          "list": [1, 2, -3], "s": {"b", "a"}, "map": {"x": decimal.Decimal("1.5"), "y": decimal.Decimal("-2")},
-         "tuple": (1, None, [1.5, -2.5]), "udt": place("a", [1.5, 2.5], None),
-         "lists": [[1], [], [2, 3]], "udts": [place(None, None, {"n": 1})],
+         "tuple": (1, None, [1.5, -2.5]), "udt": ("a", [1.5, 2.5], None),
+         "lists": [[1], [], [2, 3]], "udts": [(None, None, {"n": 1})],
          "v_float": [1.0, 2.5, -3.0], "v_text": ["", "long " * 40], "v_vector": [[7, 258], [-1, 0]],
          "l_vector": [[1.5, 2.5], [3.5, 4.5]], "v_varint": [-1, long], "v_decimal": [decimal.Decimal("1e-3"), decimal.Decimal(7)],
-         "v_smallint": [1, -2, 300], "v_list": [[1, 2], []], "v_udt": [place("b", None, None), place(None, [0.5, 0.25], {})]},
+         "v_smallint": [1, -2, 300], "v_list": [[1, 2], []], "v_udt": [("b", None, None), (None, [0.5, 0.25], {})]},
         {"id": "nulls"},
         {"id": "empties", "ascii": "", "blob": b"", "text": "", "list": [], "s": set(), "map": {},
          "tuple": (None, "", None), "lists": [], "udts": []},
@@ -105,14 +105,13 @@ def main():
         place = cluster.metadata.keyspaces[keyspace].user_types["place"]
         columns = list(cluster.metadata.keyspaces[keyspace].tables[table].columns)
         insert = session.prepare(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})")
-        make = lambda name, spot, notes: (name, spot, notes)
         assert place.field_names == ["name", "spot", "notes"], place.field_names
-        for row in rows(make):
+        for row in rows():
             session.execute(insert, [row.get(column) for column in columns])
     for row in sorted(session.execute(f"SELECT * FROM {table}"), key=lambda row: row.id):
         show(row.id, row._asdict())
     if what == "write":
-        for row in rows(make):
+        for row in rows():
             show(f"as written: {row['id']}", row)
     cluster.shutdown()
 

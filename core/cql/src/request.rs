@@ -550,7 +550,7 @@ impl Request<'_> {
         parameters.write(body)
     }
 
-    /// Writes the body of a request without parameters. Separate, because the code of the others is
+    /// Writes the body of a request other than QUERY, EXECUTE and STARTUP. Separate, because the code of the others is
     /// faster without it.
     #[inline(never)]
     fn write_other<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {

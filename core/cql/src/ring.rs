@@ -168,7 +168,12 @@ impl RingBuilder {
     /// # Errors
     ///
     /// [`RingError`]: there are too many nodes or tokens; nothing was added.
+    ///
+    /// # Panics
+    ///
+    /// After [`RingBuilder::step`]: the tokens that are in order already would not be in order with these.
     pub fn add(&mut self, node: RingNode<'_>) -> Result<(), RingError> {
+        assert!(self.ordered.0.is_empty(), "nodes are added before the tokens are put in order");
         let Self { owners, token_count, nodes, data_centers, racks, .. } = self;
         if nodes.len() == RING_NODES_MAX {
             return Err(RingError::TooManyNodes);
@@ -273,7 +278,11 @@ impl Ring {
             walk_of,
             has_groups_of_racks,
             only,
-            replicas: Replicas { tokens: Arc::clone(&self.tokens), ends: Vec::new(), nodes: Vec::new() },
+            replicas: Replicas {
+                tokens: Arc::clone(&self.tokens),
+                ends: Vec::with_capacity(self.tokens.len()),
+                nodes: Vec::new(),
+            },
         };
         placement.begin(&factors);
         placement

@@ -203,7 +203,7 @@ impl<'a> Outcome<'a> {
     }
 
     /// [`Outcome::rows`], unless there are more columns or rows than these, or the description of the columns is
-    /// longer than 1 KiB for each of the most columns. Then they are not looked at.
+    /// longer than 1 KiB for each of the most columns. Then the rows are not looked at, nor is more of the description.
     ///
     /// # Errors
     ///

@@ -270,6 +270,8 @@ fn security_a_work_for_a_ring_of_many_racks_is_bounded() {
     // A node of the ring is looked at once, and a token costs as many nodes as are near.
     let looked_at = ring.token_count() * (8 * 9 + REPLICAS_MAX + 2);
     assert!(steps <= looked_at / STEP_NODES + 1, "{steps} steps");
+    // A token costs as many nodes as it has replicas, or more. A step that does more than its share blocks the executor.
+    assert!(steps >= ring.token_count() * REPLICAS_MAX / STEP_NODES, "only {steps} steps");
     assert_eq!(placement.finish(), ring.replicas(&replication, None));
 }
 

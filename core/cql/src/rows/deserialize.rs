@@ -12,7 +12,7 @@ use super::{Cells, Elements, Pairs, Rows, read_inet};
 use crate::error::CqlError;
 use crate::notation::Reader;
 use crate::types::pass::name;
-use crate::types::{Date, Decimal, Duration, Time, Timestamp, Uuid, Varint, varint, vint};
+use crate::types::{Date, Decimal, Duration, Time, Timestamp, Uuid, VARINT_DECIMAL_BYTES_MAX, Varint, varint, vint};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::ToString as _;
@@ -376,6 +376,15 @@ impl<'a> Value<'_, 'a> {
 
     fn visit_text<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, RowError> {
         let Some(bytes) = self.content()? else { return visitor.visit_unit() };
+        let digits = match self.shape.id() {
+            id::VARINT => bytes,
+            id::DECIMAL => bytes.get(4..).unwrap_or_default(), // after the scale
+            _ => &[],
+        };
+        // Longer ones have no decimal digits as a text.
+        if varint::shortest(digits).len() > VARINT_DECIMAL_BYTES_MAX {
+            return Err(RowError::out_of_range(&visitor));
+        }
         match self.shape.id() {
             id::ASCII | id::VARCHAR => visitor.visit_borrowed_str(text(bytes)?),
             id::UUID | id::TIMEUUID => visit_literal(Uuid::read(bytes), visitor),

@@ -32,9 +32,9 @@ const TYPE_TEXT_BYTES_MAX: usize = 96;
 /// | ascii, varchar | string, char, `&str`; an enum without data by its name; bytes | string |
 /// | boolean | bool | bool |
 /// | tinyint, smallint, int, bigint, counter | any integer that has the value | integer |
-/// | varint | [`Varint`](crate::Varint); any integer that has the value; its digits as a string | integer of up to 64 bits, or string |
+/// | varint | [`Varint`](crate::Varint); any integer that has the value; its digits as a string, if it has at most 1,024 bytes | integer of up to 64 bits, or string |
 /// | float, double | f32, f64, if they have exactly the value | number |
-/// | decimal | [`Decimal`](crate::Decimal); string | string |
+/// | decimal | [`Decimal`](crate::Decimal); string, as for varint | string |
 /// | timestamp | [`Timestamp`](crate::Timestamp); string of RFC 3339; integer: milliseconds since 1970 | string |
 /// | date | [`Date`](crate::Date); string `YYYY-MM-DD`; integer: days since 1970-01-01 | string |
 /// | time | [`Time`](crate::Time); string `HH:MM:SS.fffffffff`; integer: nanoseconds since midnight | string |
@@ -66,7 +66,9 @@ const TYPE_TEXT_BYTES_MAX: usize = 96;
 /// - it reads a double as `f32` and a bigint as `f64`, and rounds them;
 /// - an integer of 128 bits does not get a varint above 64 bits, which is a string there. A
 ///   [`Varint`](crate::Varint) does;
-/// - what is null or missing is not read as an empty list or map.
+/// - what is null or missing is not read as an empty list or map;
+/// - an empty value of another type than text or blob, a [`CustomValue`](crate::CustomValue), a list of
+///   `u8`, and the integers of a timestamp, date or time are errors.
 ///
 /// # Times of other crates
 ///

@@ -31,6 +31,9 @@ pub(super) enum Inner<'a> {
 /// A field, a column or a variable: its name and its type.
 pub(super) type Field<'a> = (Cow<'a, str>, Shape<'a>);
 
+// Source of the bytes named at `TYPES_MAX`.
+const _: () = assert!(size_of::<Field<'_>>() <= 80);
+
 pub(super) struct Vector<'a> {
     pub(super) element: Shape<'a>,
     pub(super) dimension: usize,

@@ -29,12 +29,9 @@ pub(super) fn days(year: i64, month: u8, day: u8) -> Option<i64> {
 /// The date that is so many days after 1970-01-01.
 pub(super) fn date(days: i64) -> (i64, u8, u8) {
     let days = days + EPOCH_DAYS;
-    // An estimate, too large by at most one.
+    // An estimate, too small by at most one.
     let mut years = (days * 400).div_euclid(CYCLE_DAYS);
-    while days_before(years) > days {
-        years -= 1;
-    }
-    while days_before(years + 1) <= days {
+    if days_before(years + 1) <= days {
         years += 1;
     }
     let of_year = days - days_before(years);

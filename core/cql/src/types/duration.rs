@@ -87,8 +87,8 @@ impl Duration {
     /// The bytes of a cell.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
-        let parts = [i64::from(self.months), i64::from(self.days), self.nanoseconds];
-        parts.into_iter().flat_map(|part| Vint::signed(part).as_slice().to_vec()).collect()
+        let parts = [i64::from(self.months), i64::from(self.days), self.nanoseconds].map(Vint::signed);
+        parts.each_ref().map(Vint::as_slice).concat()
     }
 }
 

@@ -4,7 +4,7 @@
 /// Such values are rare: clients of old protocols and tables without CQL have written them. Empty is not
 /// null; `Option<MaybeEmpty<T>>` distinguishes the three.
 ///
-/// With formats other than CQL it is an `Option`.
+/// With formats other than CQL it is an `Option`, but not within serde's `flatten` or `untagged`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MaybeEmpty<T> {
     /// A value without bytes.

@@ -2,7 +2,9 @@
 
 use super::{Bytes, bind, error, kept, one, returned, rows, string};
 use crate::rows::RowError;
-use crate::types::{CustomValue, Date, Decimal, Duration, MaybeEmpty, Time, Timestamp, Uuid, Varint};
+use crate::types::{
+    CustomValue, Date, Decimal, Duration, MaybeEmpty, Time, Timestamp, Uuid, VARINT_DECIMAL_BYTES_MAX, Varint,
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString as _};
 use alloc::vec;
@@ -342,6 +344,11 @@ fn integers_and_floats_are_read_exactly() {
     assert_eq!(refused::<u8>(INT, Some(&300_i32.to_be_bytes())), "int does not fit u8: out of range");
     assert_eq!(refused::<u64>(BIGINT, Some(&[0xff; 8])), "bigint does not fit u64: out of range");
     assert_eq!(refused::<i128>(VARINT, Some(&[1; 17])), "varint does not fit i128: out of range");
+    let long = [b'a'; VARINT_DECIMAL_BYTES_MAX + 1];
+    assert_eq!(refused::<String>(VARINT, Some(&long)), "varint does not fit String: out of range");
+    let long = [&[0; 4][..], &long].concat();
+    assert_eq!(refused::<String>(DECIMAL, Some(&long)), "decimal does not fit String: out of range");
+    assert!(cell::<String>(DECIMAL, Some(&long[..4 + VARINT_DECIMAL_BYTES_MAX])).is_ok());
     assert_eq!(refused::<u128>(VARINT, Some(&[0xff; 18])), "varint does not fit u128: out of range");
     // Integers of more than 64 bits.
     let wide = one(VARINT, u128::MAX).expect("a number");
@@ -517,7 +524,7 @@ fn untyped_targets_have_natural_values() {
 }
 
 #[test]
-fn varints_of_any_length_pass_through_the_buffers_of_serde() {
+fn varints_of_all_lengths_that_have_a_text_pass_through_the_buffers_of_serde() {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     struct Outer {
         #[serde(flatten)]
@@ -536,7 +543,8 @@ fn varints_of_any_length_pass_through_the_buffers_of_serde() {
     let columns: [(&str, &[u8]); 1] = [("it", VARINT)];
     let longest: Varint = "-123456789012345678901234567890123456789012345678901234567890".parse().expect("a number");
     let numbers = [i128::MIN, i64::MIN.into(), -1, 0, i64::MAX.into(), u64::MAX.into(), 1 << 64, i128::MAX];
-    for it in numbers.map(Varint::from).into_iter().chain([u128::MAX.into(), longest]) {
+    let most = Varint::read(&[&[0x7f][..], &[0xff; VARINT_DECIMAL_BYTES_MAX - 1]].concat()).expect("a number");
+    for it in numbers.map(Varint::from).into_iter().chain([u128::MAX.into(), longest, most]) {
         let outer = Outer { inner: Inner { it: it.clone() } };
         assert_eq!(returned(&columns, &outer), outer);
         let any = i64::try_from(&it).map_or_else(|_| Any::Large(it.clone()), Any::Small);
