@@ -24,6 +24,7 @@ pub use self::bson::bson;
 pub use self::control::control;
 pub use self::conversation::conversation;
 pub use self::cql::cql;
+pub use self::cql::values::values as cql_values;
 pub use self::decompress::decompress;
 pub use self::dns::dns;
 pub use self::hello::hello;
@@ -41,10 +42,11 @@ pub use self::wire::wire;
 pub type Body = fn(&[u8]);
 
 /// Each target, with its name in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Body); 16] = [
+pub const TARGETS: [(&str, Body); 17] = [
     ("bson", bson),
     ("control", control),
     ("conversation", conversation),
+    ("cql_values", cql_values),
     ("decompress", decompress),
     ("dns", dns),
     ("hello", hello),

@@ -1,5 +1,5 @@
-//! The fuzz body of Cassandra's protocol on its seeds, on mutations of them, and on every tiny
-//! input.
+//! The fuzz bodies of Cassandra's protocol and of CQL's values on their seeds, on mutations of them, and on
+//! every tiny input.
 
 use poolhouse_tests::fuzz::{self, mutate::mutated};
 use poolhouse_tests::rng::Rng;
@@ -15,6 +15,7 @@ fn fuzz_body_holds_on_seeds_and_on_cuts_of_them() {
             fuzz::cql(&seed[..end]);
         }
     }
+    fuzz::cql::values::seeds().iter().for_each(|seed| fuzz::cql_values(seed));
 }
 
 #[test]
@@ -22,6 +23,10 @@ fn fuzz_body_holds_on_mutations_of_seeds() {
     let seeds = fuzz::cql::seeds();
     for number in 0..3_000 {
         fuzz::cql(&mutated(&seeds, &SIGNIFICANT, &mut Rng::new(number)));
+    }
+    let seeds = fuzz::cql::values::seeds();
+    for number in 0..3_000 {
+        fuzz::cql_values(&mutated(&seeds, &SIGNIFICANT, &mut Rng::new(number)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Arbitrary bytes as the output of a Cassandra server: on a connection, and during the handshake.
 
-mod values;
+pub mod values;
 
 use flate2::Crc;
 use poolhouse_cql::{
@@ -43,9 +43,6 @@ const CONNECTIONS: [Connection; 9] = [
 /// Number of ways to convert the bytes to a stream.
 const SHAPES: u8 = 4;
 
-/// The first bytes from this one on choose values instead of the bytes of a connection.
-const VALUES: u8 = 36;
-
 /// The first byte of `data` chooses the kind of connection (modulo 9), and the conversion of the
 /// rest to the server's output: unchanged, as bodies of envelopes, or as the payload of segments
 /// with correct checksums, whole and in parts.
@@ -54,13 +51,8 @@ const VALUES: u8 = 36;
 /// the pieces do not affect the result, that memory grows only with the received bytes, and that
 /// each envelope can be read, and is unchanged after it was written and read again in each form of
 /// transport. Then runs handshakes with a server that sends the bytes. They must end.
-///
-/// If the first byte is 36 or more, the rest is a type and a value of it, which is read and bound again.
 pub fn cql(data: &[u8]) {
     let (choice, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
-    if choice >= VALUES {
-        return values::values(rest);
-    }
     let connection = CONNECTIONS[usize::from(choice) % CONNECTIONS.len()];
     let stream = match choice / 9 % SHAPES {
         0 => rest.to_vec(),
@@ -467,6 +459,5 @@ pub fn seeds() -> Vec<Vec<u8>> {
             seeds.push([&[version][..], &spoken(order)].concat());
         }
     }
-    seeds.extend(values::seeds().into_iter().map(|seed| [&[VALUES][..], &seed].concat()));
     seeds
 }

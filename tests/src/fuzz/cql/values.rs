@@ -328,8 +328,9 @@ fn walk(kind: Type<'_>, depth: usize) {
     assert_eq!(kind.class().is_some(), kind.id() == Type::CUSTOM);
     assert!(kind.dimension().is_none_or(|count| count > 0 && kind.element().is_some()));
     for (name, inner) in kind.fields() {
-        // Its own text is equal to it, whichever form it has.
-        assert_eq!(name, *name.to_string().as_str());
+        // Its own characters are equal to it, whichever form it has.
+        let text: String = name.chars().collect();
+        assert_eq!(name, *text.as_str());
         walk(inner, depth + 1);
     }
     kind.element().into_iter().chain(kind.map_value()).for_each(|inner| walk(inner, depth + 1));
@@ -337,7 +338,7 @@ fn walk(kind: Type<'_>, depth: usize) {
 
 /// The first byte of `data` chooses the form of the description, the next ones a type, and those after
 /// them a value. Also reads all of the rest as a description, as the text of a class, and as a cell.
-pub(super) fn values(data: &[u8]) {
+pub fn values(data: &[u8]) {
     let (form, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
     let mut choices = Choices(rest.iter());
     let kind = Kind::choose(&mut choices, 0);
@@ -362,7 +363,8 @@ pub(super) fn values(data: &[u8]) {
 }
 
 /// Inputs for each kind of type, and texts of classes.
-pub(super) fn seeds() -> Vec<Vec<u8>> {
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for one in 0..32 {
         for form in [0, 1] {
