@@ -153,8 +153,6 @@ async fn of_node(node: &mut Cassandra) -> Numbers {
     let mut resting = Subject::new(node, MuxOptions::DEFAULT).await;
     let mut loaded = Subject::new(node, TWO_CONNECTIONS).await;
     let mut idle = Subject::new(node, TWO_CONNECTIONS).await;
-    let mut replies =
-        resting.session.subscribe_where(|event| matches!(event, EventRef::Mux(MuxEvent::ReplyReceived { .. })));
     let (mut threshold, mut ready) = (0, Vec::new());
     for subject in [&mut loaded, &mut idle] {
         threshold = subject.grow(node, "ConnectionCreated", "ConnectionTrashed").await.1;
@@ -167,18 +165,17 @@ async fn of_node(node: &mut Cassandra) -> Numbers {
         node.cont().expect("it is stopped");
         load.await;
     }
-    // The last byte that the session at rest has received, before its heartbeat.
-    resting.session.query(TEXT).consistency(Consistency::One).send().await.expect("a reply");
-    let Some(Notice::Event { at: rested, .. }) = replies.next().await else { panic!("no event of the reply") };
-    drop(replies);
     let rest = async {
         let trashed = loaded.event("ConnectionTrashed", "ConnectionClosed").await;
         Timer::after(REST).await;
         trashed
     };
-    let others =
-        zip(idle.event("ConnectionTrashed", "ConnectionClosed"), resting.event("HeartbeatStarted", "ConnectionClosed"));
-    let (trashed, (of_idle, heartbeat)) = zip(rest, others).await;
+    let heartbeats = async {
+        let first = resting.event("HeartbeatStarted", "ConnectionClosed").await.0;
+        (first, resting.event("HeartbeatStarted", "ConnectionClosed").await.0)
+    };
+    let others = zip(idle.event("ConnectionTrashed", "ConnectionClosed"), heartbeats);
+    let (trashed, (of_idle, (first, second))) = zip(rest, others).await;
     let (resurrected, _) = loaded.grow(node, "ConnectionResurrected", "ConnectionCreated").await;
     let (closed, event) = idle.event("ConnectionClosed", "ConnectionResurrected").await;
     assert!(matches!(event, MuxEvent::ConnectionClosed { reason: MuxClosed::Idle, .. }), "{event}");
@@ -202,7 +199,7 @@ async fn of_node(node: &mut Cassandra) -> Numbers {
         trashed_s: seconds(trashed.0, ready[0]),
         resurrected_s: seconds(resurrected, trashed.0),
         closed_s: seconds(closed, of_idle.0),
-        heartbeat_s: seconds(heartbeat.0, rested),
+        heartbeat_s: seconds(second, first),
         heartbeat_timeout_s: seconds(failed, started),
     }
 }

@@ -7,9 +7,10 @@
 
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
+use std::ffi::{OsStr, OsString};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 use std::{env, fs, io, thread};
 
@@ -21,6 +22,29 @@ pub const CASSANDRA: &str = "CASSANDRA";
 
 /// The environment variable in which a script stores the reason why there is no Cassandra.
 const CASSANDRA_MISSING: &str = "CASSANDRA_MISSING";
+
+/// The Python with PyPI's `cassandra-driver`.
+///
+/// # Errors
+///
+/// Why there is none.
+pub fn other_driver() -> Result<OsString, String> {
+    env::var_os("POOLHOUSE_CQL_PYTHON").ok_or_else(|| {
+        let reason = env::var("POOLHOUSE_CQL_PYTHON_MISSING");
+        reason.unwrap_or_else(|_| "POOLHOUSE_CQL_PYTHON is not set (see tests/scripts/cql-client)".into())
+    })
+}
+
+/// A script of `tests/clients` for this Python, with the address of a server as its first arguments.
+#[must_use]
+pub fn script_of_other_driver(python: &OsStr, name: &str, server: SocketAddr) -> Command {
+    let mut command = Command::new("timeout");
+    // Far longer than the limits of the scripts.
+    command.arg("200").arg(python);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(name));
+    command.args([server.ip().to_string(), server.port().to_string()]).stdin(Stdio::null());
+    command
+}
 
 /// The script that runs a node.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/cassandra");

@@ -38,7 +38,7 @@ pub struct Numbers {
     pub resurrected_s: f64,
     /// The time from its trashing to its end without load.
     pub closed_s: f64,
-    /// The time from the establishment of a connection at rest to its first heartbeat.
+    /// The time from one heartbeat of a connection at rest to the next.
     pub heartbeat_s: f64,
     /// The time from a heartbeat without answer to the end of its connection.
     pub heartbeat_timeout_s: f64,

@@ -4,6 +4,7 @@ use async_io::Timer;
 use core::fmt::Debug;
 use core::time::Duration;
 use futures_lite::FutureExt;
+use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
 
 /// Time limit of waits; much longer than any needs.
@@ -25,6 +26,13 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "condition not met in time: {what}");
         Timer::after(Duration::from_millis(1)).await;
     }
+}
+
+/// The processor time that this thread has used. Load of the machine adds nothing to it.
+#[must_use]
+pub fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
 }
 
 /// Returns the error of an operation that must fail.

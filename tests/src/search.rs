@@ -18,6 +18,7 @@ pub mod mux;
 pub mod pool;
 
 use crate::oracle::Checks;
+use crate::patience::processor_time;
 use crate::sim::caught;
 use core::fmt::{self, Debug};
 use core::hash::{BuildHasherDefault, Hasher};
@@ -174,7 +175,7 @@ struct Search<'s, S: Scope> {
 /// The failed check and the shortest path to it; or that there are more states than the limit, or
 /// that a situation was not reached.
 pub fn search<S: Scope>(scope: &S, limits: Limits) -> Result<Figures, Stopped> {
-    let began = cpu_seconds();
+    let began = processor_time();
     let mut search = Search {
         scope,
         limits,
@@ -207,15 +208,9 @@ pub fn search<S: Scope>(scope: &S, limits: Limits) -> Result<Figures, Stopped> {
         transitions: search.transitions,
         depth,
         complete: layer.is_empty(),
-        seconds: cpu_seconds() - began,
+        seconds: (processor_time() - began).as_secs_f64(),
         checks: search.checks,
     })
-}
-
-/// Returns the CPU time of this thread, seconds.
-fn cpu_seconds() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 impl<S: Scope> Search<'_, S> {

@@ -136,8 +136,10 @@ struct Shared<P: Platform> {
     closing: Event,
     /// Connections that need a task, in their order. Locked before a host, not after it.
     starting: Mutex<VecDeque<(Arc<Host>, MuxConnId)>>,
-    /// The number of attempts to connect.
-    dials: AtomicUsize,
+    /// The number of attempts to connect, for hosts without an open connection when they began.
+    first_dials: AtomicUsize,
+    /// That for hosts with one.
+    further_dials: AtomicUsize,
     /// Wakes the keeper task: to start connection tasks, for an earlier deadline, or to end.
     keeper: Event,
     /// Whether a batch near the server's limit was logged.
@@ -163,8 +165,8 @@ fn next_pool() -> MuxId {
 /// The maximum number of attempts to connect at the same time, so that a server that names thousands of nodes
 /// does not use up the process's descriptors.
 const DIALS_MAX: usize = 32;
-/// Of these, the number that only hosts without a connection may use that requests wait for: other nodes that never
-/// answer cannot keep them.
+/// Of these, the number that only hosts without a connection may use that requests wait for, and the number that only
+/// hosts with one may use: other nodes that never answer cannot keep them.
 const DIALS_RESERVED: usize = 8;
 
 impl<P: Platform + Default> Session<P> {
@@ -235,7 +237,8 @@ impl<P: Platform> Session<P> {
             speculations: AtomicUsize::new(0),
             events,
             starting: Mutex::default(),
-            dials: AtomicUsize::new(0),
+            first_dials: AtomicUsize::new(0),
+            further_dials: AtomicUsize::new(0),
             keeper: Event::new(),
             #[cfg(feature = "tracing")]
             has_warned_of_batch: AtomicBool::new(false),
@@ -558,22 +561,32 @@ impl<P: Platform> Shared<P> {
         // Before the lock, which an attempt takes that a panic drops.
         let mut taken = Vec::new();
         let mut starting = lock(&self.starting);
-        let others_max = DIALS_MAX - DIALS_RESERVED;
-        for (turn, dials_max) in [(Turn::Awaited, DIALS_MAX), (Turn::First, others_max), (Turn::Further, others_max)] {
-            let is_full = || self.dials.load(Ordering::Acquire) >= dials_max;
-            if turn != Turn::Awaited && is_full() {
-                break;
+        for turn in [Turn::Awaited, Turn::First, Turn::Further] {
+            if turn != Turn::Awaited && !self.may_dial(turn) {
+                continue;
             }
             starting.retain(|(host, conn)| {
                 let found = host.turn(*conn);
-                let is_taken = found == Some(turn) && !is_full();
+                let is_taken = found == Some(turn) && self.may_dial(turn);
                 if is_taken {
-                    taken.push(link::End::new(Arc::clone(self), Arc::clone(host), *conn));
+                    taken.push(link::End::new(Arc::clone(self), Arc::clone(host), *conn, turn));
                 }
                 found.is_some() && !is_taken
             });
         }
         taken
+    }
+
+    /// Whether one more attempt may begin.
+    fn may_dial(&self, turn: Turn) -> bool {
+        let (first, further) = (self.first_dials.load(Ordering::Acquire), self.further_dials.load(Ordering::Acquire));
+        let is_reserve_left = first + further < DIALS_MAX - DIALS_RESERVED;
+        match turn {
+            Turn::Awaited => first < DIALS_MAX - DIALS_RESERVED && first + further < DIALS_MAX,
+            Turn::First => first < DIALS_MAX - 2 * DIALS_RESERVED && is_reserve_left,
+            Turn::Further => further < DIALS_RESERVED || is_reserve_left,
+            Turn::Later => false,
+        }
     }
 
     /// Takes the connections of a host without an open one whose turn has not come.

@@ -28,7 +28,7 @@ pub enum ClusterQuery {
 pub enum ClusterEvent {
     /// The control connection is established.
     ControlConnected {
-        /// The peer's address; `None` for a Unix socket.
+        /// The peer's address; `None` for a Unix socket, and for a contact point that is a name.
         peer: Option<SocketAddr>,
     },
     /// The control connection was closed, or was not established. Another node is tried next.

@@ -106,8 +106,8 @@ pub struct NodeRow {
 pub struct LocalRow {
     /// Name of the cluster.
     pub cluster_name: String,
-    /// The address for other nodes; `None` if it is null or malformed.
-    pub broadcast_address: Option<IpAddr>,
+    /// The address for other nodes, with the port for clients there; `None` if it is null or malformed.
+    pub broadcast_address: Option<SocketAddr>,
     /// The columns that the rows of other nodes also have.
     pub node: NodeRow,
 }
@@ -234,7 +234,8 @@ impl Cluster {
     ///
     /// `Connecting -> Connected`. Owes the queries.
     ///
-    /// - `peer`: its address; `None` for a Unix socket. The IP address is unspecified if it is unknown.
+    /// - `peer`: its address; `None` for a Unix socket. The IP address is unspecified if it is unknown: then the
+    ///   event has none.
     pub fn handle_connected(
         &mut self,
         now: Instant,
@@ -244,7 +245,8 @@ impl Cluster {
         if self.state != State::Connecting {
             return;
         }
-        observer.on_event(now, &ClusterEvent::ControlConnected { peer });
+        let known = peer.filter(|peer| !peer.ip().is_unspecified());
+        observer.on_event(now, &ClusterEvent::ControlConnected { peer: known });
         self.state = State::Connected(Connection {
             since: now,
             peer: peer.map(canonical),
@@ -284,6 +286,7 @@ impl Cluster {
     pub fn handle_local(&mut self, now: Instant, row: LocalRow, observer: &mut impl Observer<ClusterEvent>) {
         let Some(connection) = self.answered(ClusterQuery::Local) else { return };
         let peer = connection.peer;
+        let query = if connection.has_old_local { ClusterQuery::OldLocal } else { ClusterQuery::Local };
         connection.must_read_peers = true;
         if self.name.as_ref().is_some_and(|name| *name != row.cluster_name) {
             observer.on_event(now, &ClusterEvent::OtherCluster);
@@ -294,10 +297,13 @@ impl Cluster {
         if let Some(known) = peer.filter(|peer| self.nodes.contains_key(peer)) {
             (node.address, node.port) = (Some(known.ip()), Some(known.port()));
         }
-        let candidates = [node.address, peer.map(|peer| peer.ip()), row.broadcast_address];
+        let candidates = [node.address, peer.map(|peer| peer.ip())];
         node.address = candidates.into_iter().flatten().map(|ip| ip.to_canonical()).find(|ip| !ip.is_unspecified());
+        if let (None, Some(broadcast)) = (node.address, row.broadcast_address) {
+            (node.address, node.port) = (Some(broadcast.ip()), Some(broadcast.port()));
+        }
         let Some(local) = node_of(node, peer) else {
-            observer.on_event(now, &ClusterEvent::QueryFailed { query: ClusterQuery::Local });
+            observer.on_event(now, &ClusterEvent::QueryFailed { query });
             self.close(now);
             return;
         };
@@ -348,15 +354,19 @@ impl Cluster {
 
     /// Reports that a query was answered by an error, or by a malformed answer.
     ///
-    /// A server without `system.peers_v2` is asked for `system.peers`, and one without
-    /// `system_schema.keyspaces` is not asked again. Any other error closes the connection.
+    /// A server without a column of [`ClusterQuery::Local`] is asked for [`ClusterQuery::OldLocal`], one without
+    /// `system.peers_v2` for `system.peers`, and one without `system_schema.keyspaces` is not asked again.
+    /// Any other error closes the connection.
     ///
-    /// - `is_invalid`: the server has no such table.
+    /// - `is_invalid`: the server has no such table or column.
     pub fn handle_query_failed(&mut self, now: Instant, is_invalid: bool, observer: &mut impl Observer<ClusterEvent>) {
         let State::Connected(connection) = &mut self.state else { return };
         let Some((query, _)) = connection.asked.take() else { return };
         match query {
-            ClusterQuery::Local if is_invalid => (connection.has_old_local, connection.nodes) = (true, now),
+            // At once: before the keyspaces, which would be published without nodes.
+            ClusterQuery::Local if is_invalid => {
+                (connection.has_old_local, connection.nodes) = (true, connection.since);
+            }
             ClusterQuery::Peers if is_invalid => connection.has_old_peers = true,
             ClusterQuery::Keyspaces if is_invalid => {}
             ClusterQuery::Register

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 const OPTIONS: ClusterOptions = ClusterOptions::DEFAULT;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Log(Vec<ClusterEvent>);
 
 impl Observer<ClusterEvent> for Log {
@@ -19,6 +19,7 @@ impl Observer<ClusterEvent> for Log {
     }
 }
 
+#[derive(Clone)]
 struct Rig {
     cluster: Cluster,
     now: Instant,
@@ -298,10 +299,12 @@ fn address_of_a_known_node_is_that_of_its_connection() {
 #[test]
 fn address_for_other_nodes_is_that_of_a_contact_point_with_a_name() {
     let nowhere = Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    for (broadcast_address, expected) in [(Some(ip(5)), vec![5]), (nowhere, vec![]), (None, vec![])] {
+    let unknown = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9042);
+    for (broadcast_address, expected) in [(Some(address(5)), vec![5]), (Some(unknown), vec![]), (None, vec![])] {
         let mut rig = Rig::new(1);
-        rig.connect_to(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9042));
-        let node = NodeRow { address: nowhere, ..row(5) };
+        rig.connect_to(unknown);
+        assert_eq!(rig.events().last(), Some(&ClusterEvent::ControlConnected { peer: None }));
+        let node = NodeRow { address: nowhere, port: None, ..row(5) };
         rig.cluster.handle_local(rig.now, LocalRow { node, broadcast_address, ..local(5) }, &mut rig.log);
         let _peers = rig.cluster.poll_action(rig.now);
         rig.cluster.handle_peers(rig.now, [], &mut rig.log);
@@ -574,13 +577,16 @@ fn old_server_is_asked_for_columns_that_it_has() {
     let mut rig = Rig::new(1);
     rig.connect_to(address(1));
     for readings in 0..2 {
+        // Answers take time, and nothing is published before the nodes are known.
         if readings == 0 {
+            rig.pass(Duration::from_millis(1));
             rig.cluster.handle_query_failed(rig.now, true, &mut rig.log);
         }
         rig.expect(ClusterQuery::OldLocal);
         rig.cluster.handle_local(rig.now, local(1), &mut rig.log);
         if readings == 0 {
             rig.expect(ClusterQuery::Peers);
+            rig.pass(Duration::from_millis(1));
             rig.cluster.handle_query_failed(rig.now, true, &mut rig.log);
         }
         rig.expect(ClusterQuery::OldPeers);
@@ -593,7 +599,12 @@ fn old_server_is_asked_for_columns_that_it_has() {
         }
         rig.pass(OPTIONS.refresh_interval);
     }
-    // A server that has not even those is no node.
+    // A server that has not even those is no node, and one without an address, a data centre or a rack neither.
+    let mut other = rig.clone();
+    other.expect(ClusterQuery::OldLocal);
+    let nameless = LocalRow { node: NodeRow { rack: None, ..row(1) }, ..local(1) };
+    other.cluster.handle_local(other.now, nameless, &mut other.log);
+    assert_eq!(other.events().last(), Some(&ClusterEvent::QueryFailed { query: ClusterQuery::OldLocal }));
     rig.expect(ClusterQuery::OldLocal);
     rig.cluster.handle_query_failed(rig.now, true, &mut rig.log);
     assert_eq!(rig.events().last(), Some(&ClusterEvent::QueryFailed { query: ClusterQuery::OldLocal }));

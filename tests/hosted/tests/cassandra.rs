@@ -30,7 +30,7 @@ use poolhouse_smol::mux::{
 };
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription, TlsOptions};
-use poolhouse_tests::cassandra::{self, Cassandra, CassandraOptions};
+use poolhouse_tests::cassandra::{self, Cassandra, CassandraOptions, other_driver};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use poolhouse_tests::suite::{Suite, as_one};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     as_one(|| {
         let types = "types_are_those_of_another_driver";
         let suite = Suite::new("cassandra");
-        let suite = match types::other_driver() {
+        let suite = match other_driver() {
             Ok(_) => suite.case(types, || on_node(types::types_are_those_of_another_driver)),
             Err(reason) => suite.missing(types, reason),
         };

@@ -7,9 +7,9 @@ use poolhouse_core::{Instant, ServerId};
 use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, Role, ServerState};
 use poolhouse_tests::flood::{colliding, honest};
+use poolhouse_tests::patience::processor_time;
 use poolhouse_tests::reply;
 use poolhouse_wire::hello::HelloReply;
-use rustix::time::{ClockId, clock_gettime};
 
 /// Names of hosts and of tags.
 #[derive(Clone, Debug, Default)]
@@ -51,20 +51,14 @@ impl Set {
     }
 }
 
-/// The processor time that this thread has used.
-fn used() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
-}
-
 /// The processor time of ten replies with these lists in turn. It is the minimum of many rounds,
 /// because other load of the machine only adds to it.
 fn cost(replies: &[Lists]) -> Duration {
     let mut set = Set::new();
     let round = |_| {
-        let before = used();
+        let before = processor_time();
         replies.iter().cycle().take(10).for_each(|lists| set.hello(lists));
-        used() - before
+        processor_time() - before
     };
     (0..30).map(round).min().expect("some rounds")
 }

@@ -14,8 +14,7 @@ use poolhouse_smol::mux::cql::Version;
 use poolhouse_smol::mux::{ClusterEvent, ClusterOptions, ClusterQuery, Session, SessionOptions};
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription};
-use poolhouse_tests::patience::{PATIENCE, eventually, run};
-use rustix::time::{ClockId, clock_gettime};
+use poolhouse_tests::patience::{PATIENCE, eventually, processor_time, run};
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -273,12 +272,6 @@ fn options(node: &Node) -> SessionOptions {
     options.version(Version::V4).request_timeout(PATIENCE).node_ports(true)
 }
 
-/// The processor time that this thread has used.
-fn used() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
-}
-
 /// Measures the longest processor time for which another task of the executor, which has one thread, did not
 /// run. Other load of the machine adds nothing to it.
 struct Ticker {
@@ -293,9 +286,9 @@ impl Ticker {
         let task = smol::spawn(async move {
             let (mut longest, mut all) = (Duration::ZERO, Duration::ZERO);
             while !ends.load(Ordering::Relaxed) {
-                let before = used();
+                let before = processor_time();
                 smol::future::yield_now().await;
-                let gap = used() - before;
+                let gap = processor_time() - before;
                 longest = longest.max(gap);
                 // A turn without work of others takes a few microseconds.
                 if gap > Duration::from_micros(100) {
@@ -350,7 +343,7 @@ async fn refused(events: &mut Subscription) {
     .await;
 }
 
-/// The limit on the processor time for which one poll blocks the executor: security review, A.
+/// The limit on the processor time for which one poll blocks the executor, as in .github/SECURITY.md.
 const BLOCKED_MAX: Duration = Duration::from_millis(20);
 
 /// A name for each node, which all begin alike.
@@ -584,7 +577,9 @@ fn security_b_control_connection_keeps_nothing_of_its_answers() {
         rows(&columns, &[row])
     };
     let centre = peers(&[Peer { data_center: huge, ..Peer::new(0) }]);
-    for (what, body) in [("column that nobody reads", unread), ("name of a centre", centre)] {
+    let usual = peers(&[Peer::new(0)]);
+    let mut honest = None;
+    for (what, body) in [("usual answer", usual), ("column that nobody reads", unread), ("name of a centre", centre)] {
         let node = Node::start();
         node.set(|tables| tables.peers = body);
         run(async {
@@ -594,7 +589,9 @@ fn security_b_control_connection_keeps_nothing_of_its_answers() {
                 .await;
             let kept = settled().await - before;
             println!("{what}: {kept} bytes are kept");
-            assert!(kept <= 1 << 20, "{what}: {kept}");
+            let more = kept - *honest.get_or_insert(kept);
+            // Both numbers are settled to 4 KiB.
+            assert!(more <= (256 + 8) << 10, "{what}: {more} bytes more than of a usual answer");
             session.close().await;
         });
     }
@@ -633,8 +630,9 @@ fn security_c_thousands_of_silent_nodes_open_few_sockets_and_delay_no_other() {
             smol::Timer::after(Duration::from_millis(20)).await;
         }
         println!("{most} descriptors");
-        // The last attempts are kept for hosts that requests wait for. Those of the two nodes are at both ends.
-        assert!((24..=64).contains(&most), "{most} descriptors");
+        // Half of the attempts are kept for hosts that requests wait for, and for those with a connection. Those of the
+        // two nodes are at both ends.
+        assert!((16..=64).contains(&most), "{most} descriptors");
         session.close().await;
     });
 }

@@ -17,12 +17,12 @@ use std::sync::{Mutex, PoisonError};
 /// A few tasks, so that soon all of them wait for the stopped node.
 const TASKS: usize = 4;
 const PAUSE: u64 = 250 * MS;
-/// Of the heartbeats, in which the tasks are long stuck before the node is noticed.
+/// The interval of heartbeats, long enough that all tasks wait for the node before it is noticed.
 const INTERVAL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest time without a success of requests that may be repeated, and the time within which it must be:
-/// the node stops after this part of the interval of heartbeats, so one is sent after the rest of it.
+/// Returns the longest time without a success of requests that may be repeated, and its bound: the node stops after
+/// this part of the interval of heartbeats, so one is sent after the rest of it.
 #[must_use]
 pub fn stopped_node(part: f64) -> (Duration, Duration) {
     let of = Decisions::of_seed(0);
@@ -45,6 +45,7 @@ pub fn stopped_node(part: f64) -> (Duration, Duration) {
     simulation.stop();
     let mut moments = successes.lock().unwrap_or_else(PoisonError::into_inner).clone();
     moments.retain(|at| *at >= stops_at);
+    moments.insert(0, stops_at);
     moments.push(end);
     let gap = moments.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(u64::MAX);
     (Duration::from_nanos(gap), INTERVAL.mul_f64(1.0 - part) + TIMEOUT + Duration::from_millis(100))

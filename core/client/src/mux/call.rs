@@ -321,8 +321,8 @@ impl<'a, P: Platform> Call<'a, P> {
     /// with more than 64 MiB of output, because its server does not read, takes no more requests.
     ///
     /// Cost: two short locks of the host. Allocates only the answer's body, or a share of a buffer:
-    /// see [`Reply`]. Texts with values, speculation, forgotten statements and changes of the schema
-    /// allocate more.
+    /// see [`Reply`]. Texts with values, batches, speculation, forgotten statements, changes of the schema,
+    /// calls with routing, a paging state or a custom payload, and traced ones allocate more.
     ///
     /// # Errors
     ///
@@ -554,7 +554,10 @@ pub(super) enum Sending<'a, P: Platform> {
 /// [`send_any`] in the span of an operation.
 #[cfg(feature = "tracing")]
 async fn send_in_span<P: Platform>(call: Call<'_, P>) -> Result<Reply, RequestError> {
-    let (shared, keyspace) = (call.shared, call.shared.keyspace());
+    let shared = call.shared;
+    // In the child of a fork, the lock may be held for ever.
+    shared.check_fork()?;
+    let keyspace = shared.keyspace();
     let span = RequestSpan::new(
         call.body.opcode().name(),
         keyspace.as_deref(),

@@ -9,15 +9,15 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use super::failure::LinkFailure;
 use super::host::Host;
-use super::link::{Established, INPUT_BYTES, KEEP_BYTES_MAX, Terms, establish, write_all};
+use super::link::{Established, INPUT_BYTES, KEEP_BYTES_MAX, Terms, closed, establish, write_all};
 use super::options::{CONNECT_TIMEOUT_DEFAULT, CqlHost, SessionOptions, socket_address};
 use super::plan::Hosts;
 use super::routing::{Keyspaces, Routes};
 use super::status::{ClusterStatus, NodeStatus};
 use super::{HostStatus, Shared, UnknownDataCenter};
 use crate::events::Events;
-use crate::net::Net;
 use crate::{Platform, lock};
 use addresses::Addresses;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -30,14 +30,14 @@ use core::sync::atomic::AtomicBool;
 use embedded_io_async::Read as _;
 use hashbrown::HashSet;
 use poolhouse_core::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterQuery, Node, ServerEvent, Target};
-use poolhouse_core::mux::Distance;
+use poolhouse_core::mux::{Distance, MuxOptions};
 use poolhouse_core::observe::{EventContext, Within, contain};
 use poolhouse_core::{Cause, Instant, Observer as _, Reason};
 use poolhouse_cql::{
     Consistency, EVENT_STREAM, Envelope, ErrorCode, Event, EventKind, Limits, Outgoing, Parameters, Request, Response,
     Rows,
 };
-use poolhouse_driver::{Publish as _, Runtime as _, Tap, yield_now};
+use poolhouse_driver::{Publish as _, Tap, yield_now};
 use std::hash::RandomState;
 
 /// The stream id of queries: only one is sent at a time.
@@ -95,8 +95,8 @@ async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
         Some(ClusterAction::Connect(target)) => connect(shared, link, target).await,
         Some(ClusterAction::Send(query)) => {
             let Some(link) = link else { return };
-            if let Err(cause) = link.send(shared, query).await {
-                shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, cause, tap));
+            if let Err(failure) = link.send(shared, query).await {
+                fail(shared, &link.address, &failure);
             }
         }
         Some(ClusterAction::Close) => *link = None,
@@ -107,7 +107,7 @@ async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
                 // Only the wait for input has a limit of time: what was received is processed as a whole.
                 Some(link) => match shared.until(until, link.read()).await {
                     Some(Ok(count)) => Some(link.take_in(shared, count).await),
-                    Some(Err(cause)) => Some(Err(cause)),
+                    Some(Err(failure)) => Some(Err(failure)),
                     None => None,
                 },
                 None => shared.until(until, pending()).await,
@@ -116,9 +116,9 @@ async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
             if matches!(received, Some(Ok(()))) {
                 yield_now().await;
             }
-            if let Some(Err(cause)) = received {
-                *link = None;
-                shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, cause, tap));
+            if let Some(Err(failure)) = received {
+                let address = link.take().map(|link| link.address).unwrap_or_default();
+                fail(shared, &address, &failure);
             }
         }
     }
@@ -144,23 +144,31 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
             let mut input = core::mem::take(&mut socket.leftover);
             let unread = input.len();
             input.resize(INPUT_BYTES.max(unread), 0);
-            *link = Some(Link { socket, peer, asked: None, input, unread: Some(unread), envelopes: Vec::new() });
-            shared.step_cluster(|cluster, now, tap| cluster.handle_connected(now, peer, tap));
+            let context = EventContext::of_server(&address);
+            shared.step_cluster(|cluster, now, tap| {
+                cluster.handle_connected(now, peer, &mut Within::new(tap, context));
+            });
+            let (unread, envelopes) = (Some(unread), Vec::new());
+            *link = Some(Link { socket, address, peer, asked: None, input, unread, envelopes });
         }
-        Err(failure) => {
-            let context = EventContext::of_server(&address).with_reason(&failure.reason);
-            let failed = |cluster: &mut Cluster, now, tap: &mut Tap<'_, Events>| {
-                cluster.handle_failed(now, failure.cause, &mut Within::new(tap, context));
-            };
-            shared.step_cluster(failed);
-        }
+        Err(failure) => fail(shared, &address, &failure),
     }
+}
+
+/// Reports that the control connection was not established, or has ended.
+fn fail<P: Platform>(shared: &Shared<P>, address: &str, failure: &LinkFailure) {
+    let context = EventContext::of_server(address).with_reason(&failure.reason);
+    shared.step_cluster(|cluster, now, tap| {
+        cluster.handle_failed(now, failure.cause, &mut Within::new(tap, context));
+    });
 }
 
 /// The control connection.
 struct Link<P: Platform> {
     socket: Established<P>,
-    /// Its address, as the cluster has it.
+    /// The address of the contact point or node.
+    address: String,
+    /// The same, as the cluster has it.
     peer: Option<SocketAddr>,
     /// The query without an answer.
     asked: Option<ClusterQuery>,
@@ -172,7 +180,7 @@ struct Link<P: Platform> {
 }
 
 impl<P: Platform> Link<P> {
-    async fn send(&mut self, shared: &Shared<P>, query: ClusterQuery) -> Result<(), Cause> {
+    async fn send(&mut self, shared: &Shared<P>, query: ClusterQuery) -> Result<(), LinkFailure> {
         let parameters = Parameters::new(Consistency::One);
         let request = match query {
             ClusterQuery::Register => Request::Register(&EventKind::ALL),
@@ -195,24 +203,23 @@ impl<P: Platform> Link<P> {
         };
         let until = shared.discovery.as_ref().and_then(|discovery| lock(discovery).cluster.poll_timeout());
         // A write that does not end in time is a query without an answer.
-        let written = shared.until(until, write_all::<P>(&mut socket.stream, bytes)).await.unwrap_or(Ok(()));
-        written.map_err(|failure| failure.cause)
+        shared.until(until, write_all::<P>(&mut socket.stream, bytes)).await.unwrap_or(Ok(()))
     }
 
     /// Reads once. Dropping the future loses no byte.
-    async fn read(&mut self) -> Result<usize, Cause> {
+    async fn read(&mut self) -> Result<usize, LinkFailure> {
         if let Some(unread) = self.unread.take() {
             return Ok(unread);
         }
         match self.socket.stream.read(&mut self.input).await {
-            Ok(0) => Err(Cause::Network),
+            Ok(0) => Err(closed()),
             Ok(count) => Ok(count),
-            Err(error) => Err(Net::<P>::stream_cause(&error)),
+            Err(error) => Err(LinkFailure::of_stream::<P>(error)),
         }
     }
 
     /// Processes this number of bytes of the input, and gives memory back.
-    async fn take_in(&mut self, shared: &Shared<P>, count: usize) -> Result<(), Cause> {
+    async fn take_in(&mut self, shared: &Shared<P>, count: usize) -> Result<(), LinkFailure> {
         let Self { socket, peer, asked, input, .. } = self;
         let mut bytes = input.get(..count).unwrap_or_default();
         let mut events = 0;
@@ -230,7 +237,7 @@ impl<P: Platform> Link<P> {
                     let query = asked.take().ok_or(Cause::Protocol)?;
                     take_answer(shared, *peer, query, &envelope).await;
                 }
-                _ => return Err(Cause::Protocol),
+                _ => return Err(Cause::Protocol.into()),
             }
         }
         for buffer in socket.decoder.idle_memory().into_iter().flatten() {
@@ -272,7 +279,7 @@ fn take_event<P: Platform>(shared: &Shared<P>, peer: Option<SocketAddr>, envelop
 
 /// An answer that a query cannot have, or the server's error.
 struct Unusable {
-    /// The server has no such table.
+    /// The server has no such table or column.
     is_invalid: bool,
 }
 
@@ -406,12 +413,17 @@ fn have_same_places(known: &Nodes, nodes: &Nodes) -> bool {
 }
 
 /// Creates the hosts that are new.
-async fn create_hosts<P: Platform>(shared: &Shared<P>, before: &Hosts, wanted: &[CqlHost]) -> Vec<Arc<Host>> {
+pub(super) async fn create_hosts<P: Platform>(
+    shared: &Shared<P>,
+    before: &Hosts,
+    wanted: &[CqlHost],
+) -> Vec<Arc<Host>> {
     let known: HashSet<&str, RandomState> = before.all().iter().map(|host| host.address.as_str()).collect();
+    let mux = *lock(&shared.mux);
     let mut created = Vec::new();
     for host in wanted.iter().filter(|host| !known.contains(host.address.as_str())) {
-        // The options were valid at the creation of the session.
-        let Ok(config) = shared.options.config(host.distance) else { break };
+        // They were valid with another distance.
+        let Ok(config) = (MuxOptions { distance: host.distance, ..mux }).validate() else { break };
         created.push(shared.new_host(host, config));
         pause(created.len(), NODES_TURN).await;
     }

@@ -8,7 +8,7 @@
 
 use super::Shared;
 use super::failure::{Finding, Foreign, LinkFailure, text_of};
-use super::host::{Effects, Host, Output};
+use super::host::{Effects, Host, Output, Turn};
 use super::options::{PORT_DEFAULT, SessionOptions};
 use super::reply::{Reply, copy_body};
 use crate::net::{Net, Stream};
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 use core::future::poll_fn;
 use core::pin::pin;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::{Context, Poll};
 use embedded_io_async::{Read, Write};
 use poolhouse_core::mux::MuxConnId;
@@ -51,8 +51,10 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
             // The text of a foreign error is not made under the lock.
             let report = text_of(&failure.reason);
             // With the others of a silent host, requests would wait as long again for each. They fail now.
+            // The clock is read before they are taken: if it panics, they are still to begin.
+            let now = shared.now();
             let others = if failure.cause == Cause::NetworkTimeout { shared.take_later(&host) } else { Vec::new() };
-            shared.step(&host, |change| {
+            shared.step_at(now, &host, |change| {
                 change.refused(conn, report);
                 others.into_iter().for_each(|other| change.failed(other, &failure));
             });
@@ -87,34 +89,45 @@ pub(super) struct End<P: Platform> {
 }
 
 impl<P: Platform> End<P> {
-    pub(super) fn new(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId) -> Self {
-        let dial = Some(Dial::new(Arc::clone(&shared), Arc::clone(&host)));
+    pub(super) fn new(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId, turn: Turn) -> Self {
+        let dial = Some(Dial::new(Arc::clone(&shared), Arc::clone(&host), turn == Turn::Further));
         Self { shared, host, conn, failure: LinkFailure { cause: Cause::Cancelled, reason: Reason::NONE }, dial }
     }
 }
 
 /// An attempt to connect, which counts until it is dropped.
-struct Dial<P: Platform>(Arc<Shared<P>>, Arc<Host>);
+struct Dial<P: Platform> {
+    shared: Arc<Shared<P>>,
+    host: Arc<Host>,
+    /// Whether the host had an open connection when it began.
+    is_further: bool,
+}
 
 impl<P: Platform> Dial<P> {
-    fn new(shared: Arc<Shared<P>>, host: Arc<Host>) -> Self {
-        shared.dials.fetch_add(1, Ordering::AcqRel);
-        host.dials.fetch_add(1, Ordering::AcqRel);
-        Self(shared, host)
+    fn new(shared: Arc<Shared<P>>, host: Arc<Host>, is_further: bool) -> Self {
+        let dial = Self { shared, host, is_further };
+        dial.count().fetch_add(1, Ordering::AcqRel);
+        dial.host.dials.fetch_add(1, Ordering::AcqRel);
+        dial
+    }
+
+    /// The number of such attempts.
+    fn count(&self) -> &AtomicUsize {
+        if self.is_further { &self.shared.further_dials } else { &self.shared.first_dials }
     }
 }
 
 impl<P: Platform> Drop for Dial<P> {
     fn drop(&mut self) {
         // In the child of a fork, the keeper is a task of the parent process.
-        if self.0.is_forked() {
+        if self.shared.is_forked() {
             return;
         }
-        self.0.dials.fetch_sub(1, Ordering::AcqRel);
-        self.1.dials.fetch_sub(1, Ordering::AcqRel);
+        self.count().fetch_sub(1, Ordering::AcqRel);
+        self.host.dials.fetch_sub(1, Ordering::AcqRel);
         // The next one may begin.
-        if !lock(&self.0.starting).is_empty() {
-            self.0.keeper.notify(usize::MAX);
+        if !lock(&self.shared.starting).is_empty() {
+            self.shared.keeper.notify(usize::MAX);
         }
     }
 }
@@ -338,7 +351,7 @@ pub(super) async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[
     stream.flush().await.map_err(LinkFailure::of_stream::<P>)
 }
 
-fn closed() -> LinkFailure {
+pub(super) fn closed() -> LinkFailure {
     LinkFailure::of(Cause::Network, Finding::Closed)
 }
 

@@ -17,7 +17,7 @@ use core::time::Duration;
 use poolhouse_core::ConfigError;
 use poolhouse_core::HostAddress;
 use poolhouse_core::cluster::ClusterOptions;
-use poolhouse_core::mux::{Distance, MuxConfig, MuxOptions};
+use poolhouse_core::mux::{Distance, MuxOptions};
 use poolhouse_cql::{Compression, Consistency, Limits, Version, is_keyspace_name};
 use poolhouse_uri::Secret;
 use poolhouse_uri::dns::Resolver;
@@ -365,7 +365,7 @@ impl SessionOptions {
     /// [`SetupError::Option`](crate::SetupError::Option) name the option, its value and the rule;
     /// with the feature `tls`, `SetupError::Tls`.
     pub fn validate(&self) -> Result<(), Error> {
-        self.config(Distance::Local)?;
+        MuxOptions { distance: Distance::Local, ..self.mux }.validate()?;
         self.cluster.validate()?;
         check_hosts(&self.hosts)?;
         if self.connect_timeout == Some(Duration::ZERO) {
@@ -405,11 +405,6 @@ impl SessionOptions {
             return Err(OptionError::new("startupOptions", "[too long]", "be at most 32768 bytes long in all").into());
         }
         Ok(())
-    }
-
-    /// Returns the pool options of a host at this distance.
-    pub(super) fn config(&self, distance: Distance) -> Result<MuxConfig, ConfigError> {
-        MuxOptions { distance, ..self.mux }.validate()
     }
 
     pub(super) const fn limits(&self) -> Limits {

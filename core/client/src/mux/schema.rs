@@ -62,6 +62,8 @@ impl<P: Platform> Shared<P> {
         let deadline = self.now().saturating_add(limit);
         let (mut has_answered, mut failure) = (false, None);
         loop {
+            // In the child of a fork, the lock of the hosts may be held for ever.
+            self.check_fork()?;
             let left = deadline.saturating_since(self.now());
             let timeout = left.min(READING).min(self.options.request_timeout.unwrap_or(READING));
             let (mut replies, mut is_complete) = (Vec::new(), true);

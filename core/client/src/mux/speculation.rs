@@ -43,6 +43,10 @@ impl<P: Platform> Shared<P> {
         let begun = self.now();
         let mut hosts = self.hosts();
         let mut order = self.order(&hosts, call);
+        if order.is_empty() && call.hosts.is_none() {
+            self.check_open()?;
+            return Err(self.no_host(false));
+        }
         let mut count = speculation.hosts_max.min(order.len()).max(1);
         let mut rejecting: Vec<MuxId> = Vec::new();
         let mut is_renewed = call.hosts.is_some();

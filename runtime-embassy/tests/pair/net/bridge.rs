@@ -254,6 +254,8 @@ enum End {
 async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &Line, traffic: &Rc<Traffic>) -> End {
     let socket = RefCell::new(socket);
     let ending = RefCell::new(None);
+    // Whether the server's end was passed on.
+    let is_closing = Cell::new(false);
     let mut up = pin!(async {
         let mut bytes = [0; BUFFER];
         loop {
@@ -276,7 +278,7 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
         while socket.borrow().state() != State::Closed {
             Timer::after_millis(50).await;
         }
-        End::ByClient
+        if is_closing.get() { End::InOrder } else { End::ByClient }
     });
     let mut down = pin!(async {
         let mut bytes = [0; BUFFER];
@@ -300,6 +302,7 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
         if ending.borrow().is_none() {
             traffic.server_ends.set(traffic.server_ends.get() + 1);
         }
+        is_closing.set(true);
         socket.borrow_mut().close();
         let flushed = poll_fn(|context| pin!(socket.borrow_mut().flush()).poll(context));
         let _ = with_timeout(LINGER, flushed).await;

@@ -3,10 +3,9 @@
 //!
 //! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-hosted --test cql`
 
+use poolhouse_tests::cassandra::{other_driver, script_of_other_driver};
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, RequestKind, Rule};
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// Number of replies that are sent together. `cassandra_client.py` sends a multiple of it of the
 /// held requests.
@@ -22,29 +21,22 @@ struct Case {
 }
 
 fn runs(name: &str, case: Case) {
-    let Some(python) = std::env::var_os("POOLHOUSE_CQL_PYTHON") else {
-        let reason = std::env::var("POOLHOUSE_CQL_PYTHON_MISSING");
-        let reason = reason.unwrap_or_else(|_| "POOLHOUSE_CQL_PYTHON is not set (see tests/scripts/cql-client)".into());
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "skipped: cql/{name}: {reason}");
-        // Not by eprintln: the test runner hides its output in passing tests.
-        let line = format!("\nskipped: cql/{name}: {reason}\n");
-        std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
-        return;
+    let python = match other_driver() {
+        Ok(python) => python,
+        Err(reason) => {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "skipped: cql/{name}: {reason}");
+            // Not by eprintln: the test runner hides its output in passing tests.
+            let line = format!("\nskipped: cql/{name}: {reason}\n");
+            std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
+            return;
+        }
     };
     let server = CqlServer::start(case.options).expect("loopback");
     // None of the held requests is answered before `HELD` of them have arrived, however slowly; the
     // others continue meanwhile.
     server.add(Rule::on(RequestKind::Query, Act::Hold { count: HELD, order: Order::Shuffled(7) }).text("delay 0 "));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients/cassandra_client.py");
-    let address = server.address();
-    // Far longer than the script's own limits.
-    let done = Command::new("timeout")
-        .arg("200")
-        .arg(python)
-        .arg(script)
-        .args([address.ip().to_string(), address.port().to_string()])
+    let done = script_of_other_driver(&python, "cassandra_client.py", server.address())
         .args(case.words)
-        .stdin(Stdio::null())
         .output()
         .expect("the program timeout is installed");
     let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));

@@ -21,6 +21,10 @@ impl<'a> Addresses<'a> {
     pub(super) fn of(&self, ip: IpAddr, port: Option<u16>) -> Option<SocketAddr> {
         let port = port.filter(|_| self.options.node_ports).unwrap_or(self.port);
         let mut address = SocketAddr::new(ip.to_canonical(), port);
+        // It is that of no node, and the application would take it for one.
+        if address.ip().is_unspecified() {
+            return None;
+        }
         if let Some(translate) = &self.options.address_translator {
             address = contain(|| translate(address))?;
             address.set_ip(address.ip().to_canonical());

@@ -45,10 +45,13 @@ const ROWS_TURN: usize = 16;
 pub(super) fn local_row(rows: Rows<'_>, addresses: &Addresses<'_>) -> Option<LocalRow> {
     let cluster_name = text(first_cell(rows, "cluster_name")?)?;
     let broadcast_address = first_cell(rows, "broadcast_address").and_then(read_inet);
-    let broadcast_address = broadcast_address.and_then(|ip| addresses.of(ip, None)).map(|address| address.ip());
+    let port = first_cell(rows, "rpc_port").and_then(port);
+    let broadcast_address = broadcast_address.and_then(|ip| addresses.of(ip, port));
     let mut rows = rows;
     let names: Vec<&str> = rows.columns.map(|column| column.name).collect();
-    Some(LocalRow { cluster_name, broadcast_address, node: node_row(&names, rows.next()?, addresses, NODE_TOKENS_MAX) })
+    // One more than it may have, so that too many are seen.
+    let node = node_row(&names, rows.next()?, addresses, NODE_TOKENS_MAX + 1);
+    Some(LocalRow { cluster_name, broadcast_address, node })
 }
 
 /// Whether the partitioner is that of [`Token::of`].
@@ -81,8 +84,7 @@ fn node_row(names: &[&str], cells: Cells<'_>, addresses: &Addresses<'_>, tokens_
     // Of several columns with one name, only the first is read.
     let cell = |name: &str| cells.clone().nth(names.iter().position(|one| *one == name)?)?;
     let ip = cell("native_address").or_else(|| cell("rpc_address")).and_then(read_inet);
-    let port = cell("native_port").or_else(|| cell("rpc_port"));
-    let port = port.and_then(|cell| u16::try_from(u32::from_be_bytes(cell.try_into().ok()?)).ok());
+    let port = cell("native_port").or_else(|| cell("rpc_port")).and_then(port);
     let address = ip.and_then(|ip| addresses.of(ip, port));
     NodeRow {
         address: address.map(|address| address.ip()),
@@ -91,6 +93,10 @@ fn node_row(names: &[&str], cells: Cells<'_>, addresses: &Addresses<'_>, tokens_
         rack: cell("rack").and_then(text),
         tokens: cell("tokens").map_or_else(Vec::new, |cell| tokens(cell, tokens_max)),
     }
+}
+
+fn port(cell: &[u8]) -> Option<u16> {
+    u16::try_from(u32::from_be_bytes(cell.try_into().ok()?)).ok()
 }
 
 /// Reads the tokens of a node, in ascending order. None if there are too many.

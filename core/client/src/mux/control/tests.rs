@@ -84,6 +84,12 @@ fn row_beyond_a_limit_lacks_what_is_too_long() {
     assert_eq!((read[0].rack.is_some(), read[0].data_center.is_some()), (true, false));
     assert_eq!((read[1].rack.is_some(), read[1].data_center.is_some()), (false, true));
     assert_eq!((read[0].tokens.len(), read[1].tokens.len()), (NODE_TOKENS_MAX, 0));
+    // Nor has the node of the control connection more.
+    let tokens_of_local = |tokens: &[u8]| {
+        let body = super::tests::body(&["cluster_name", "tokens"], &[&[b"cluster", tokens]]);
+        tables::local_row(rows(&body), &Addresses::new(&options(), None)).expect("a name").node.tokens.len()
+    };
+    assert_eq!((tokens_of_local(&most), tokens_of_local(&more)), (NODE_TOKENS_MAX, 0));
 }
 
 #[test]
@@ -112,14 +118,38 @@ fn first_column_of_a_name_is_read() {
     assert_eq!(read[0].rack.as_deref(), Some("r1"));
 }
 
+/// What a session finds out about the cluster from these answers.
+fn discovered(options: &SessionOptions, peer: Option<SocketAddr>, local: &[u8], peers: &[u8]) -> ClusterStatus {
+    let now = Instant::ORIGIN;
+    let mut discovery = Discovery::new(now, options, 1);
+    let addresses = Addresses::new(options, peer);
+    let cluster = &mut discovery.cluster;
+    while let Some(action) = cluster.poll_action(now) {
+        match action {
+            ClusterAction::Connect(_) => cluster.handle_connected(now, peer, &mut ()),
+            ClusterAction::Send(ClusterQuery::Register) => cluster.handle_registered(),
+            ClusterAction::Send(ClusterQuery::Local) => {
+                let row = tables::local_row(rows(local), &addresses).expect("a name");
+                cluster.handle_local(now, row, &mut ());
+            }
+            ClusterAction::Send(ClusterQuery::Peers) => {
+                cluster.handle_peers(now, finish(tables::peers(rows(peers), &addresses)).0, &mut ());
+            }
+            ClusterAction::Send(ClusterQuery::Keyspaces) => cluster.handle_keyspaces(),
+            ClusterAction::Publish => {}
+            ClusterAction::Close | ClusterAction::Send(ClusterQuery::OldLocal | ClusterQuery::OldPeers) => {
+                panic!("the answers are good: {action:?}")
+            }
+        }
+    }
+    discovery.status(&Hosts::new(Vec::new()))
+}
+
 /// Two nodes that one address reaches are one node.
 #[test]
 fn rows_of_an_address_that_is_known_are_counted() {
     let found = |options: &SessionOptions| {
-        let now = Instant::ORIGIN;
-        let mut discovery = Discovery::new(now, options, 1);
         let peer = Some(SocketAddr::from(([10, 0, 0, 1], 9042)));
-        let addresses = Addresses::new(options, peer);
         let ip = |number: u8| [10, 0, 0, number];
         let port = |number: u32| number.to_be_bytes();
         let local =
@@ -132,32 +162,42 @@ fn rows_of_an_address_that_is_known_are_counted() {
                 &[&ip(3), &port(9042), b"east", b"r1"],
             ],
         );
-        let cluster = &mut discovery.cluster;
-        while let Some(action) = cluster.poll_action(now) {
-            match action {
-                ClusterAction::Connect(_) => cluster.handle_connected(now, peer, &mut ()),
-                ClusterAction::Send(ClusterQuery::Register) => cluster.handle_registered(),
-                ClusterAction::Send(ClusterQuery::Local) => {
-                    let row = tables::local_row(rows(&local), &addresses).expect("a name");
-                    cluster.handle_local(now, row, &mut ());
-                }
-                ClusterAction::Send(ClusterQuery::Peers) => {
-                    cluster.handle_peers(now, finish(tables::peers(rows(&peers), &addresses)).0, &mut ());
-                }
-                ClusterAction::Send(ClusterQuery::Keyspaces) => cluster.handle_keyspaces(),
-                ClusterAction::Publish => {}
-                ClusterAction::Close | ClusterAction::Send(ClusterQuery::OldLocal | ClusterQuery::OldPeers) => {
-                    panic!("the answers are good: {action:?}")
-                }
-            }
-        }
-        let status = discovery.status(&Hosts::new(Vec::new()));
+        let status = discovered(options, peer, &local, &peers);
         (status.nodes.len(), status.ignored_rows)
     };
     assert_eq!(found(&options()), (3, 1));
     assert_eq!(found(&options().node_ports(true)), (4, 0));
     let one = options().address_translator(|_| SocketAddr::from(([10, 0, 0, 9], 9042)));
     assert_eq!(found(&one), (1, 3));
+}
+
+/// It accepts clients at all of its addresses, so the row does not name one.
+#[test]
+fn node_without_an_address_for_clients_is_reached_at_that_of_the_connection_or_for_other_nodes() {
+    let local = body(
+        &["cluster_name", "broadcast_address", "rpc_address", "rpc_port", "data_center", "rack"],
+        &[&[b"cluster", &[10, 0, 0, 5], &[0, 0, 0, 0], &9043_u32.to_be_bytes(), b"east", b"r1"]],
+    );
+    let found = |options: &SessionOptions, peer: Option<([u8; 4], u16)>| {
+        let status = discovered(options, peer.map(SocketAddr::from), &local, &body(&["rack"], &[]));
+        let [node] = &status.nodes[..] else { panic!("one node: {status:?}") };
+        node.address.to_string()
+    };
+    let translated = options().address_translator(|node| {
+        let [.., last] = match node.ip() {
+            IpAddr::V4(ip) => ip.octets(),
+            IpAddr::V6(_) => panic!("{node}"),
+        };
+        SocketAddr::from(([10, 9, 9, last], node.port() + 10_000))
+    });
+    // Over a Unix socket, and with a contact point that is a name.
+    assert_eq!(found(&options(), None), "10.0.0.5:9042");
+    assert_eq!(found(&options().node_ports(true), None), "10.0.0.5:9043");
+    assert_eq!(found(&translated, None), "10.9.9.5:19042");
+    let named = Some(([0, 0, 0, 0], 19042));
+    assert_eq!(found(&options(), named), "10.0.0.5:19042");
+    assert_eq!(found(&translated, named), "10.9.9.5:29042");
+    assert_eq!(found(&translated, Some(([10, 0, 0, 1], 19042))), "10.0.0.1:19042");
 }
 
 /// The rows of an answer with this body.

@@ -777,17 +777,17 @@ fn security_c_few_hosts_are_connected_to_at_a_time_and_those_that_requests_wait_
     let shared = &session.inner.shared;
     let counts = || {
         platform.run();
-        (shared.dials.load(Ordering::Relaxed), lock(&shared.starting).len())
+        (shared.first_dials.load(Ordering::Relaxed), lock(&shared.starting).len())
     };
-    assert_eq!(counts(), (24, 16));
+    assert_eq!(counts(), (16, 24));
     // Those of the reserve are for these hosts only, also if there are more of them.
     let ids: Vec<MuxId> = session.hosts().iter().map(|host| host.id).collect();
     let mut queries: Vec<_> =
         ids[30..].iter().map(|id| Box::pin(session.query("a").hosts(core::slice::from_ref(id)).send())).collect();
     assert!(queries.iter_mut().take(2).all(|query| poll(query).is_pending()));
-    assert_eq!(counts(), (26, 14));
+    assert_eq!(counts(), (18, 22));
     assert!(queries.iter_mut().all(|query| poll(query).is_pending()));
-    assert_eq!(counts(), (32, 8));
+    assert_eq!(counts(), (24, 16));
     let waiting = lock(&shared.starting).iter().map(|(host, _)| host.id).collect::<Vec<_>>();
     assert_eq!(
         waiting.iter().filter(|id| ids[30..].contains(id)).count(),
@@ -808,23 +808,99 @@ fn security_c_silent_hosts_of_many_connections_leave_attempts_to_others() {
     let options = SessionOptions::new(silent.clone()).mux(options).request_timeout(long);
     let stage = Stage::new(options, []);
     let (session, platform) = (stage.session.clone(), stage.platform.clone());
-    let dials = || session.inner.shared.dials.load(Ordering::Relaxed);
+    let shared = &session.inner.shared;
+    let dials = || (shared.first_dials.load(Ordering::Relaxed), shared.further_dials.load(Ordering::Relaxed));
     platform.run();
-    assert_eq!(dials(), 3);
+    assert_eq!(dials(), (3, 0));
     // Nor do they get another one because requests wait for them.
     let ids: Vec<MuxId> = session.hosts().iter().map(|host| host.id).collect();
     let mut queries: Vec<_> = ids.chunks(1).map(|id| Box::pin(session.query("a").hosts(id).send())).collect();
     assert!(queries.iter_mut().all(|query| poll(query).is_pending()));
     platform.run();
-    assert_eq!(dials(), 3);
+    assert_eq!(dials(), (3, 0));
     // The others of a host follow when its first is open.
     platform.with(|rig| rig.scripts.push_back(handshake(&[], &[])));
     let hosts: Vec<CqlHost> = silent.iter().map(String::as_str).chain(["good"]).map(CqlHost::local).collect();
     session.set_hosts(&hosts).expect("valid hosts");
     platform.run();
-    assert_eq!((stage.connections(), dials()), (1, 3 + 10));
+    assert_eq!((stage.connections(), dials()), (1, (3, 10)));
     // A request waits for one attempt, not for one after the other.
     platform.with(|rig| rig.now += CONNECT_TIMEOUT_DEFAULT);
     platform.run();
     assert!(queries.iter_mut().all(|query| matches!(poll(query), Poll::Ready(Err(RequestError::NoHost(_))))));
+}
+
+#[test]
+fn security_c_host_with_a_connection_gets_further_ones_beside_silent_hosts() {
+    let long = Duration::from_secs(3600);
+    let local = HostOptions { max_connections: 2, ..one_connection(1).local };
+    let options = MuxOptions { local, pool_timeout: long, ..MuxOptions::DEFAULT };
+    for are_awaited in [false, true] {
+        let options = SessionOptions::new(["good"]).mux(options).request_timeout(long);
+        let stage = Stage::new(options, [handshake(&[], &[])]);
+        let (session, platform) = (stage.session.clone(), stage.platform.clone());
+        platform.run();
+        assert_eq!(stage.connections(), 1);
+        let names: Vec<String> = (0..30).map(|number| format!("silent{number}")).collect();
+        let hosts: Vec<CqlHost> =
+            ["good"].into_iter().chain(names.iter().map(String::as_str)).map(CqlHost::local).collect();
+        session.set_hosts(&hosts).expect("valid hosts");
+        let ids: Vec<MuxId> = session.hosts().iter().map(|host| host.id).collect();
+        let query = |id: &[MuxId]| Box::pin(session.query("a").hosts(id.to_vec().leak()).send());
+        let count = if are_awaited { 30 } else { 0 };
+        let mut waiting: Vec<_> = ids[1..].chunks(1).take(count).map(query).collect();
+        assert!(waiting.iter_mut().all(|query| poll(query).is_pending()));
+        platform.run();
+        let mut queries = [(); 2].map(|()| query(&ids[..1]));
+        assert!(queries.iter_mut().all(|query| poll(query).is_pending()));
+        assert_eq!(session.hosts()[0].state.establishing, 1, "it needs another one");
+        platform.run();
+        let hosts = session.inner.shared.hosts();
+        assert_eq!(hosts.all()[0].dials.load(Ordering::Relaxed), 1, "{are_awaited}");
+    }
+}
+
+#[test]
+fn speculative_request_without_hosts_names_the_missing_data_center() {
+    use crate::mux::{Speculation, UnknownDataCenter};
+    let stage = Stage::new(options(), []);
+    let missing = UnknownDataCenter { data_center: "east".into(), found: vec!["west".into()] };
+    *lock(&stage.session.inner.shared.hosts) = Arc::new(Hosts::new(Vec::new()).with_missing(Some(Arc::new(missing))));
+    let speculation = Speculation { delay: Duration::from_secs(1), hosts_max: 2 };
+    let call = || stage.session.query("a");
+    for call in [call(), call().speculation(speculation)] {
+        let ended = poll(&mut Box::pin(call.send()));
+        assert!(matches!(ended, Poll::Ready(Err(RequestError::UnknownDataCenter(_)))), "{ended:?}");
+    }
+    let ended = poll(&mut Box::pin(call().hosts(&[]).speculation(speculation).send()));
+    assert!(matches!(&ended, Poll::Ready(Err(RequestError::NoHost(none))) if none.is_empty()), "{ended:?}");
+    stage.platform.drop_tasks();
+    let ended = poll(&mut Box::pin(call().speculation(speculation).send()));
+    assert!(matches!(ended, Poll::Ready(Err(RequestError::Abandoned))), "{ended:?}");
+}
+
+#[test]
+fn discovered_hosts_have_the_options_in_force() {
+    use crate::mux::control::create_hosts;
+    let stage = Stage::new(options(), []);
+    let options = MuxOptions { max_queue_size: 3, ..MuxOptions::DEFAULT };
+    stage.session.set_mux_options(options).expect("good options");
+    let new = [CqlHost::remote("b")];
+    let hosts = finish(create_hosts(&stage.session.inner.shared, &Hosts::default(), &new));
+    let found = hosts[0].look(Instant::ORIGIN, |mux, _, _| *mux.config().options());
+    assert_eq!(found, MuxOptions { distance: Distance::Remote, ..options });
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn lost_control_connection_is_logged_with_its_node_and_reason() {
+    let captured = crate::log::tests::capture::capture(|| {
+        // A read without bytes: the server has closed the connection.
+        let mut script = handshake(&[], &[]);
+        script.push_back(Vec::new());
+        let stage = Stage::new(SessionOptions::contact_points(["a"]), [script]);
+        stage.platform.run();
+    });
+    let lost: Vec<_> = captured.iter().map(|line| line.message()).filter(|line| line.starts_with("control")).collect();
+    assert_eq!(lost, ["control connection lost: a: network error: the server closed the connection"]);
 }
