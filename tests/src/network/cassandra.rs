@@ -237,12 +237,12 @@ impl State {
 
     /// Reads a table. Returns the rows, or the code of an error.
     fn select(&mut self, id: u64, text: &str) -> Result<Vec<u8>, u32> {
-        let (_, rest) = text.split_once(" FROM ").expect("a reading of a table");
+        let (columns, rest) = text.split_once(" FROM ").expect("a reading of a table");
         let member = self.net.links[&id].member;
         match self.roll_back(id, &[Kind::ServerOverloaded, Kind::Bootstrapping]) {
             Some(Kind::ServerOverloaded) => Err(OVERLOADED),
             Some(_) => Err(IS_BOOTSTRAPPING),
-            None => self.read_table(member, rest.split(' ').next().unwrap_or_default()),
+            None => self.read_table(member, columns, rest.split(' ').next().unwrap_or_default()),
         }
     }
 

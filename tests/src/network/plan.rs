@@ -178,7 +178,7 @@ pub(super) struct ClusterPlan {
     /// Whether the session has the name of the data centre.
     pub(super) is_local: bool,
     pub(super) options: ClusterOptions,
-    /// Whether members have `system.peers` only.
+    /// Whether members have `system.peers` only, and no ports in `system.local`.
     pub(super) has_old_peers: bool,
     pub(super) local_address: LocalAddress,
     /// Whether nodes shut down slowly: they accept connections, and refuse requests on them.
