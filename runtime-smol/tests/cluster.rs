@@ -969,6 +969,39 @@ fn statement_whose_variables_have_changed_is_outdated() {
     });
 }
 
+/// Its table was dropped and created again, with another type and back, or its statement has another id now.
+#[test]
+fn text_whose_statement_has_changed_is_prepared_anew() {
+    let forgotten = || Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned());
+    for (are_many, has_other_id) in [(false, false), (true, false), (false, true), (true, true)] {
+        let one = server();
+        run(async {
+            let options = SessionOptions::new([one.address().to_string()]).version(Version::V4);
+            let session = Session::new(options.request_timeout(PATIENCE)).expect("valid options");
+            let call = || session.query("echo ?").values(("tea",)).consistency(Consistency::One);
+            call().send().await.expect("prepared, and executed");
+            one.add(Rule::on(RequestKind::Execute, forgotten()).times(1));
+            // The first PREPARE asks for the variables, and the next one for the id.
+            let (kind, last) = if has_other_id { (13, 3) } else { (9, 2) };
+            one.add(Rule::on(RequestKind::Prepare, Act::Lose).times(last - 1));
+            let variable = [string("poolhouse"), string("answers"), string("v0"), vec![0, kind]].concat();
+            let body =
+                [&int(4)[..], &string("another id"), &int(1), &int(1), &int(0), &variable, &int(0), &int(0)].concat();
+            let answered = async {
+                for number in 2..=usize::try_from(last).expect("small") {
+                    answer(&one, RequestKind::Prepare, number, |stream| message(stream, Opcode::Result, &body)).await;
+                }
+            };
+            let sent =
+                async { if are_many { session.request_all(&[call()]).await.remove(0) } else { call().send().await } };
+            let (result, ()) = smol::future::zip(sent, answered).await;
+            let reply = result.unwrap_or_else(|error| panic!("{are_many}, {has_other_id}: {error}"));
+            assert_eq!(cell_of(reply.body()), Some(&b"tea"[..]));
+            session.close().await;
+        });
+    }
+}
+
 #[test]
 fn statement_that_cannot_be_prepared_fails_its_own_calls_only() {
     let (one, two) = (server(), server());

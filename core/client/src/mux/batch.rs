@@ -229,6 +229,9 @@ impl<P: Platform> Call<'_, P> {
     /// Logs a warning about the first batch that is near the server's limit.
     #[cfg(feature = "tracing")]
     pub(super) fn warn_of_large(&self) {
+        if self.shared.has_warned_of_batch.load(Ordering::Relaxed) {
+            return;
+        }
         let batch = match &self.body.content {
             Content::Batch(batch) => *batch,
             Content::PreparedBatch(batch, _) => batch,

@@ -197,11 +197,10 @@ impl RequestError {
     pub(crate) fn type_name(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::TimedOut { .. } => "timeout",
-            Self::NoHost(_) => "no_server",
+            Self::NoHost(_) | Self::UnknownDataCenter(_) => "no_server",
             Self::Lost { .. } => "network",
             Self::Server(error) => return Cow::Owned(format!("{:#06x}", error.code.number())),
             Self::Reply(_) | Self::Row(_) | Self::Unexpected(_) | Self::ManyRows { .. } | Self::RepeatedPage => "reply",
-            Self::UnknownDataCenter(_) => "no_server",
             Self::SchemaDisagreement { .. } => "schema_disagreement",
             Self::Outdated => "outdated",
             Self::Bind(_) | Self::Encode(_) | Self::Foreign => "invalid",

@@ -154,7 +154,7 @@ pub struct SessionOptions {
     pub schema_agreement: Option<Duration>,
     /// Limit on the number of prepared statements that the session keeps for texts with values:
     /// [`Session::query`](super::Session::query). Beyond it, the one that was not used for the longest time is
-    /// forgotten. Default 1,000.
+    /// forgotten. One that the server describes by more than 1 MiB is not kept. Default 1,000.
     pub statements_max: usize,
     /// Limit on the body of a received or sent envelope, in bytes. Default 256 MiB, the protocol's
     /// own limit.

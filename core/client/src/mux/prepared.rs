@@ -175,6 +175,10 @@ fn partition_key<'v>(positions: &[usize], values: Values<'v>) -> Option<Cow<'v, 
     }
 }
 
+/// The maximum length in bytes of the description of a statement that is kept for its text: 1,000 texts are the default.
+/// One with a longer description is prepared for each call.
+const DESCRIPTION_BYTES_MAX: usize = 1024 * 1024;
+
 /// The prepared statements of the texts that were sent with values.
 pub(super) struct Statements {
     by_text: HashMap<String, Entry, RandomState>,
@@ -202,10 +206,10 @@ impl Statements {
         Some(entry.statement.clone())
     }
 
-    /// Keeps a statement, unless the keyspace or the schema has changed since it was prepared. If there are
-    /// too many, forgets the one that was not used for the longest time.
+    /// Keeps a statement, unless the keyspace or the schema has changed since it was prepared, or its description is too
+    /// long. If there are too many, forgets the one that was not used for the longest time.
     fn insert(&mut self, statement: Statement, epoch: u64, max: usize) {
-        if epoch != self.epoch || max == 0 {
+        if epoch != self.epoch || max == 0 || statement.inner.description.len() > DESCRIPTION_BYTES_MAX {
             return;
         }
         if self.by_text.len() >= max && !self.by_text.contains_key(statement.text()) {
@@ -299,6 +303,16 @@ impl<P: Platform> Shared<P> {
         results
     }
 
+    /// Returns the known statement of a text and its values, if they fit it, and the epoch of the statements.
+    fn known(&self, text: &Text<'_>) -> (u64, Option<(Statement, BoundValues)>) {
+        let (epoch, statement) = {
+            let mut statements = lock(&self.statements);
+            (statements.epoch, statements.get(&text.text))
+        };
+        let bound = statement.and_then(|statement| Some((statement.clone(), statement.bind_any(&*text.values).ok()?)));
+        (epoch, bound)
+    }
+
     /// Prepares texts on a host.
     async fn prepare_all(
         &self,
@@ -330,11 +344,9 @@ impl<'a, P: Platform> Call<'a, P> {
     /// Serializes the values of a text, if its statement is known and they fit it. Otherwise the call is not
     /// [ready](super::call::Body::is_ready): the types of a known statement may have changed.
     pub(super) fn bind_known(mut self) -> Self {
-        let shared = self.shared;
         // In the child of a fork, the lock may be held for ever.
-        if let (Content::TextWith(text), false) = (&self.body.content, shared.is_forked()) {
-            let known = lock(&shared.statements).get(&text.text);
-            if let Some((statement, Ok(values))) = known.map(|known| (known.clone(), known.bind_any(&*text.values))) {
+        if let (Content::TextWith(text), false) = (&self.body.content, self.shared.is_forked()) {
+            if let (_, Some((statement, values))) = self.shared.known(text) {
                 self.body.content = Content::Bound(Cow::Owned(statement), values, Some(Box::new(text.clone())));
             }
         }
@@ -370,19 +382,14 @@ impl<'a, P: Platform> Call<'a, P> {
     /// statement, its types may have changed: it is prepared again.
     pub(super) async fn bind_text(
         &self,
-        Text { text, values }: &Text<'_>,
+        text: &Text<'_>,
         deadline: Option<Instant>,
     ) -> Result<(Statement, BoundValues), RequestError> {
-        let epoch = {
-            let mut statements = lock(&self.shared.statements);
-            let known = statements.get(text);
-            let epoch = statements.epoch;
-            drop(statements);
-            if let Some((statement, Ok(bound))) = known.map(|known| (known.clone(), known.bind_any(&**values))) {
-                return Ok((statement, bound));
-            }
-            epoch
-        };
+        let (epoch, known) = self.shared.known(text);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let Text { text, values } = text;
         let Self { hosts, timeout, retry, .. } = *self;
         let call = Call { hosts, timeout, retry, idempotent: Some(true), ..self.shared.call(Content::Prepare(text)) };
         let reply = Flight::new(call.until(deadline)).await.map_err(RequestError::of_preparation)?;
@@ -392,8 +399,12 @@ impl<'a, P: Platform> Call<'a, P> {
         Ok((statement, bound))
     }
 
-    /// The call with its texts as they were before the session has prepared them. `None`: it has prepared none.
-    pub(super) fn unprepared(&self) -> Option<Self> {
+    /// The call with its texts as they were before the session has prepared them, if its result is that a statement
+    /// has changed. `None`: it has prepared none, or the result is another one.
+    pub(super) fn renewable(&self, result: &Result<Reply, RequestError>) -> Option<Self> {
+        if !matches!(result, Err(RequestError::Outdated)) && !self.is_unprepared(result) {
+            return None;
+        }
         let content = match &self.body.content {
             Content::Bound(_, _, Some(text)) => Content::TextWith((**text).clone()),
             Content::PreparedBatch(_, batch) => Content::Batch(batch),

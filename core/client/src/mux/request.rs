@@ -432,8 +432,7 @@ pub(super) async fn renew<P: Platform>(
     result: Result<Reply, RequestError>,
 ) -> Result<Reply, RequestError> {
     let result = if call.is_unprepared(&result) { repair(call, deadline, result).await } else { result };
-    let is_changed = matches!(result, Err(RequestError::Outdated)) || call.is_unprepared(&result);
-    match call.unprepared().filter(|_| is_changed) {
+    match call.renewable(&result) {
         Some(call) => {
             let call = call.until(deadline).prepared().await?;
             let result = Flight::new(&call).until(deadline).await;

@@ -40,6 +40,9 @@ impl<P: Platform> Session<P> {
     /// them. All begin at once: if no host takes one because its queue is full, its result is
     /// [`RequestError::NoHost`].
     ///
+    /// Texts with values that the session has not prepared are prepared first, one after the other, also those of
+    /// batches. No call is sent before that.
+    ///
     /// - `calls`: with their options, except [`Call::speculation`]; the time limit is the longest of their
     ///   limits. Servers execute them in any order. Statements that change the schema are not waited for.
     ///
@@ -80,7 +83,6 @@ impl<P: Platform> Session<P> {
         calls: &'a [Call<'a, P>],
     ) -> impl Future<Output = Vec<Result<Reply, RequestError>>> + Send + use<'a, P> {
         if calls.iter().all(|call| call.is_of(self) && call.body.is_ready()) {
-            calls.iter().for_each(Call::warn_of_large);
             All::Ready(RequestAll::new(calls, None, REPAIRS_MAX).timed(None))
         } else {
             All::Preparing(Box::pin(self.prepare_and_request_all(calls)))
@@ -117,7 +119,6 @@ impl<P: Platform> Session<P> {
                 Err(error) => results.push(failed(call, error)),
             }
         }
-        ready.iter().for_each(Call::warn_of_large);
         let mut replies = RequestAll::new(&ready, deadline, REPAIRS_MAX).timed(Some(begun)).await.into_iter();
         let closed = || Err(RequestError::Closed);
         results.into_iter().map(|error| error.map_or_else(|| replies.next().unwrap_or_else(closed), Err)).collect()
@@ -245,6 +246,7 @@ impl<'a, P: Platform> RequestAll<'a, P> {
     /// Sends each call to its first host.
     fn start(&mut self, first: &Call<'a, P>) {
         self.results = Some(self.calls.iter().map(|_| None).collect());
+        self.calls.iter().for_each(Call::warn_of_large);
         let now = self.trip.begin(first.shared, longest_limit(self.calls));
         if self.is_timed && first.shared.events.times_operations() {
             first.shared.events.operations_begin(self.calls.len());
@@ -454,7 +456,29 @@ async fn repaired<'a, P: Platform>(
         results.retain(|one| !is_lost(one));
         results.extend(lost.into_iter().zip(RequestAll::new(&anew, deadline, repairs_max).await));
     }
+    // Once for each call: not in the repairs of a repair.
+    if repairs_max + 1 == REPAIRS_MAX {
+        renew_all(calls, deadline, &mut results).await;
+    }
     results
+}
+
+/// Prepares the texts anew whose statements have changed, and sends their calls again.
+async fn renew_all<P: Platform>(calls: &[Call<'_, P>], deadline: Option<Instant>, results: &mut Repaired) {
+    let (mut places, mut again) = (Vec::new(), Vec::new());
+    for (place, (index, result)) in results.iter_mut().enumerate() {
+        let Some(call) = calls[*index].renewable(result) else { continue };
+        match call.until(deadline).prepared().await {
+            Ok(call) => {
+                places.push(place);
+                again.push(call);
+            }
+            Err(error) => *result = Err(error),
+        }
+    }
+    for (place, result) in places.into_iter().zip(RequestAll::new(&again, deadline, 1).await) {
+        results[place].1 = result;
+    }
 }
 
 impl<P: Platform> Call<'_, P> {

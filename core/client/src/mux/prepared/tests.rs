@@ -63,3 +63,17 @@ fn value_that_does_not_fit_is_an_error_before_anything_is_sent() {
     assert_eq!(error.variable(), "id");
     assert!(statement().bind(&("secret",)).is_err());
 }
+
+/// A server may describe a statement by many megabytes.
+#[test]
+fn security_b_statement_with_a_long_description_is_not_kept() {
+    let is_kept = |bytes: usize| {
+        let (mut statements, mut statement) = (Statements::new(), statement());
+        Arc::get_mut(&mut statement.inner).expect("it is alone").description.resize(bytes, 0);
+        let text = String::from(statement.text());
+        statements.insert(statement, 0, 10);
+        statements.get(&text).is_some()
+    };
+    assert!(is_kept(DESCRIPTION_BYTES_MAX));
+    assert!(!is_kept(DESCRIPTION_BYTES_MAX + 1));
+}
