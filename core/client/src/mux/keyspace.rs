@@ -68,7 +68,7 @@ impl<P: Platform> Session<P> {
     ///
     /// Nothing has changed. [`RequestError::Keyspace`]: no keyspace can have the name, or a server
     /// refuses it because it does not exist. [`RequestError::NoHost`]: no host accepts connections.
-    /// [`RequestError::TimedOut`], [`RequestError::Closed`], [`RequestError::Abandoned`],
+    /// [`RequestError::UnknownDataCenter`], [`RequestError::TimedOut`], [`RequestError::Closed`], [`RequestError::Abandoned`],
     /// [`RequestError::Forked`].
     ///
     /// # Example
@@ -148,7 +148,7 @@ impl<P: Platform> Shared<P> {
                 refusal: report,
             });
         }
-        Err(RequestError::NoHost(rejections))
+        Err(if rejections.is_empty() { self.no_host(false) } else { RequestError::NoHost(rejections) })
     }
 
     /// Stores the keyspace, then replaces the connections of all hosts.

@@ -85,7 +85,11 @@ impl<P: Platform> Shared<P> {
             }
             let next = self.now().saturating_add(PAUSE);
             if next >= deadline {
-                return failure.filter(|_| !has_answered).map_or(Ok(false), Err);
+                if has_answered {
+                    return Ok(false);
+                }
+                self.check_open()?;
+                return Err(failure.unwrap_or_else(|| self.no_host(false)));
             }
             self.runtime.sleep_until(next).await;
         }

@@ -28,6 +28,8 @@ struct Rig {
     now: Duration,
     /// How far the clock advances at each read.
     pace: Duration,
+    /// The number of reads of the clock before one that panics.
+    panic_in: Option<u32>,
     tasks: Vec<Arc<Work>>,
     /// The scripts of the next connections, in order. Further connections are never established.
     scripts: VecDeque<Script>,
@@ -124,10 +126,14 @@ impl Platform for Still {
     type Task = Arc<Work>;
 
     fn now(&self) -> Instant {
-        self.with(|rig| {
+        let panics = self.with(|rig| {
             rig.now += rig.pace;
-            Instant::ORIGIN.saturating_add(rig.now)
-        })
+            let is_due = rig.panic_in == Some(0);
+            rig.panic_in = rig.panic_in.and_then(|left| left.checked_sub(1));
+            is_due
+        });
+        assert!(!panics, "a clock that panics");
+        self.with(|rig| Instant::ORIGIN.saturating_add(rig.now))
     }
 
     async fn sleep_until(&self, at: Instant) {
@@ -831,6 +837,32 @@ fn security_c_silent_hosts_of_many_connections_leave_attempts_to_others() {
 }
 
 #[test]
+fn connection_is_begun_or_fails_whenever_the_clock_panics() {
+    let host = HostOptions { core_connections: 3, max_connections: 3, ..MuxOptions::DEFAULT.local };
+    let mux = MuxOptions { local: host, ..MuxOptions::DEFAULT };
+    let mut has_panicked = true;
+    for reads in 0.. {
+        if !core::mem::replace(&mut has_panicked, false) {
+            assert!(reads > 2, "{reads}");
+            break;
+        }
+        let stage = Stage::new(options().mux(mux), []);
+        let shared = &stage.session.inner.shared;
+        stage.platform.run();
+        stage.platform.with(|rig| {
+            rig.now += CONNECT_TIMEOUT_DEFAULT;
+            rig.panic_in = Some(reads);
+        });
+        let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| stage.platform.run()));
+        has_panicked = stage.platform.with(|rig| rig.panic_in.take().is_none());
+        stage.platform.run();
+        let begun = shared.first_dials.load(Ordering::Relaxed) + lock(&shared.starting).len();
+        let establishing = shared.hosts().all()[0].look(Instant::ORIGIN, |mux, _, _| mux.state().establishing);
+        assert_eq!(Ok(establishing), u32::try_from(begun), "after {reads} reads");
+    }
+}
+
+#[test]
 fn security_c_host_with_a_connection_gets_further_ones_beside_silent_hosts() {
     let long = Duration::from_secs(3600);
     let local = HostOptions { max_connections: 2, ..one_connection(1).local };
@@ -861,7 +893,7 @@ fn security_c_host_with_a_connection_gets_further_ones_beside_silent_hosts() {
 }
 
 #[test]
-fn speculative_request_without_hosts_names_the_missing_data_center() {
+fn request_without_hosts_names_the_missing_data_center() {
     use crate::mux::{Speculation, UnknownDataCenter};
     let stage = Stage::new(options(), []);
     let missing = UnknownDataCenter { data_center: "east".into(), found: vec!["west".into()] };
@@ -872,6 +904,10 @@ fn speculative_request_without_hosts_names_the_missing_data_center() {
         let ended = poll(&mut Box::pin(call.send()));
         assert!(matches!(ended, Poll::Ready(Err(RequestError::UnknownDataCenter(_)))), "{ended:?}");
     }
+    let ended = poll(&mut Box::pin(stage.session.use_keyspace("shop")));
+    assert!(matches!(ended, Poll::Ready(Err(RequestError::UnknownDataCenter(_)))), "{ended:?}");
+    let ended = poll(&mut Box::pin(stage.session.schema_agreement(Duration::ZERO)));
+    assert!(matches!(ended, Poll::Ready(Err(RequestError::UnknownDataCenter(_)))), "{ended:?}");
     let ended = poll(&mut Box::pin(call().hosts(&[]).speculation(speculation).send()));
     assert!(matches!(&ended, Poll::Ready(Err(RequestError::NoHost(none))) if none.is_empty()), "{ended:?}");
     stage.platform.drop_tasks();
