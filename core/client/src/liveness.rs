@@ -16,6 +16,8 @@ pub(crate) struct Liveness {
     open: Vec<bool>,
     open_count: usize,
     is_down: bool,
+    /// Whether the pool is closed, or its host ignored: the end of a connection says nothing then.
+    is_unused: bool,
 }
 
 /// A change that a connection shows.
@@ -38,11 +40,7 @@ impl Liveness {
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is of a connection's begin or end")]
     pub(crate) fn on_pool_event(&mut self, event: &PoolEvent) -> Option<Turn> {
         match *event {
-            // A pool that is closed says nothing about its server.
-            PoolEvent::PoolClosed { .. } => {
-                *self = Self::default();
-                None
-            }
+            PoolEvent::PoolClosed { .. } => self.set_unused(true),
             PoolEvent::ConnectionReady { conn, .. } => self.opened(conn.index()),
             PoolEvent::ConnectionClosed { conn, reason: ClosedReason::Error, cause: Some(cause), .. } => {
                 if self.closed(conn.index()) { None } else { self.failed(cause) }
@@ -59,14 +57,9 @@ impl Liveness {
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is of a connection's begin or end")]
     pub(crate) fn on_mux_event(&mut self, event: &MuxEvent) -> Option<Turn> {
         match *event {
-            // Nor does that of a host that is not used.
-            MuxEvent::PoolClosed { .. } => {
-                *self = Self::default();
-                None
-            }
-            MuxEvent::PoolReconfigured { ref config, .. } if config.options().distance == Distance::Ignored => {
-                *self = Self::default();
-                None
+            MuxEvent::PoolClosed { .. } => self.set_unused(true),
+            MuxEvent::PoolReconfigured { ref config, .. } => {
+                self.set_unused(config.options().distance == Distance::Ignored)
             }
             MuxEvent::ConnectionReady { conn, .. } => self.opened(conn.index()),
             MuxEvent::ConnectionClosed { conn, reason, .. } => {
@@ -75,6 +68,14 @@ impl Liveness {
             }
             _ => None,
         }
+    }
+
+    fn set_unused(&mut self, is_unused: bool) -> Option<Turn> {
+        if is_unused {
+            *self = Self::default();
+        }
+        self.is_unused = is_unused;
+        None
     }
 
     fn opened(&mut self, index: u32) -> Option<Turn> {
@@ -97,8 +98,11 @@ impl Liveness {
     fn failed(&mut self, cause: Cause) -> Option<Turn> {
         // The pool gave the attempt up, or the server has answered: it refuses the credential.
         let is_own = matches!(cause, Cause::Cancelled | Cause::Closed | Cause::Resources | Cause::Authentication);
-        let is_new = self.open_count == 0 && !is_own && !core::mem::replace(&mut self.is_down, true);
-        is_new.then_some(Turn::Down(cause))
+        if self.is_unused || is_own || self.open_count > 0 {
+            return None;
+        }
+        let was_down = core::mem::replace(&mut self.is_down, true);
+        (!was_down).then_some(Turn::Down(cause))
     }
 }
 

@@ -31,4 +31,12 @@ fn host_is_down_after_its_last_connection_until_the_next() {
     let ignored = MuxOptions { distance: Distance::Ignored, ..MuxOptions::DEFAULT }.validate().expect("valid");
     assert_eq!(liveness.on_mux_event(&MuxEvent::PoolReconfigured { mux: MuxId::new(1), config: ignored }), None);
     assert!(!liveness.is_down(), "a host that is not used");
+    assert_eq!(liveness.on_mux_event(&failed(first)), None, "its last connections may fail");
+    assert!(!liveness.is_down());
+    let used = MuxEvent::PoolReconfigured { mux: MuxId::new(1), config: MuxConfig::DEFAULT };
+    assert_eq!(liveness.on_mux_event(&used), None);
+    assert_eq!(liveness.on_mux_event(&failed(first)), Some(Turn::Down(Cause::Network)), "it is used again");
+    assert_eq!(liveness.on_mux_event(&MuxEvent::PoolClosed { mux: MuxId::new(1) }), None);
+    assert_eq!(liveness.on_mux_event(&failed(first)), None, "nor does a closed pool show anything");
+    assert!(!liveness.is_down());
 }

@@ -199,7 +199,8 @@ impl LogQueue {
 
     /// Adds the line about the deployment for a pool's event, if the event contains a new fact.
     fn push_facts_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
-        if !Fact::may_be_in(event) && !matches!(event, PoolEvent::ConnectionReady { .. }) {
+        let is_turn = matches!(event, PoolEvent::ConnectionReady { .. } | PoolEvent::PoolClosed { .. });
+        if !Fact::may_be_in(event) && !is_turn {
             return;
         }
         let mut known = lock(&self.known);
