@@ -13,7 +13,7 @@
 //! | `poolhouse.operation.waiting` | gauge | operations | those of them that wait because no server is suitable, or for a connection to a host of Cassandra |
 //! | `poolhouse.operation.retries` | counter | attempts | attempts after the first of an operation |
 //! | `poolhouse.operation.speculative` | counter | attempts | attempts of Cassandra requests while an earlier one was not answered |
-//! | `poolhouse.primary.changes` | counter | elections | how often a replica set has another primary than before, or one again |
+//! | `poolhouse.primary.changes` | counter | elections | how often a replica set has another primary than before, or one again. The first one is not counted |
 //!
 //! `db.operation.name` is the name of the command, or `QUERY`, `EXECUTE`, `BATCH` or `PREPARE`.
 //! `error.type` is the code of the server's error, or one of these: `timeout`, `no_server` (no server was suitable,
@@ -45,8 +45,8 @@
 //! | `poolhouse.heartbeat.failures` | counter | heartbeats | heartbeats that were not answered. Not of a generic pool |
 //! | `poolhouse.stream.orphaned` | gauge | streams | stream ids of Cassandra that are reserved for late replies |
 //!
-//! Pools of several clients with the same address share their series, which then contain sums. Of a session, at most
-//! 1,024 hosts have series of their own, and the others `_OTHER`.
+//! Pools of several clients with the same address share their series, which then contain sums. Of a client or session,
+//! at most 1,024 servers have series of their own, and the others `_OTHER`.
 //!
 //! Install the recorder first: a client registers its series when it is created, and a pool when it is
 //! created, with the recorder that is installed then. If there is none, nothing is measured, at no cost
@@ -125,15 +125,14 @@ impl Share {
 
     #[inline]
     fn add(&mut self, count: f64) {
-        self.added += count;
-        self.gauge.increment(count);
+        if count != 0.0 {
+            self.added += count;
+            self.gauge.increment(count);
+        }
     }
 
     fn set(&mut self, count: f64) {
-        let difference = count - self.added;
-        if difference != 0.0 {
-            self.add(difference);
-        }
+        self.add(count - self.added);
     }
 }
 

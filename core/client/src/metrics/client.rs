@@ -3,7 +3,7 @@
 use super::{
     Counter, DOWN, ERROR_TYPE, Gauge, HEARTBEAT_DURATION, HEARTBEAT_FAILURES, Histogram, Label, OPERATION,
     OPERATION_ACTIVE, OPERATION_DURATION, OPERATION_RETRIES, OPERATION_SPECULATIVE, OPERATION_WAITING, PRIMARY_CHANGES,
-    SYSTEM, String, ToString as _, Vec, counter, describe, gauge, histogram, of_pool, record,
+    SYSTEM, Share, String, ToString as _, counter, describe, gauge, histogram, of_pool, record,
 };
 use crate::events::System;
 use crate::liveness::down;
@@ -23,7 +23,7 @@ use std::sync::Mutex;
 /// The maximum number of pairs of a name and an error: both may be chosen by the application or a server.
 const PAIRS_MAX: usize = 256;
 
-/// The maximum number of hosts of a session that have series of their own.
+/// The maximum number of servers that have series of their own.
 const NAMES_MAX: usize = 1024;
 
 /// The name, error or host above a maximum.
@@ -38,10 +38,26 @@ pub(crate) struct ClientMetrics {
     speculative: Counter,
     primary_changes: Counter,
     durations: Mutex<Durations>,
-    /// The names of the hosts of a session that have had series.
+    /// The names of the servers that have had series.
     names: Mutex<HashSet<String, RandomState>>,
-    /// The addresses of the servers that the topology has as down.
-    down: Mutex<Vec<String>>,
+    /// Not of Cassandra.
+    servers: Mutex<Servers>,
+}
+
+#[derive(Default)]
+struct Servers {
+    by_name: HashMap<String, OfServer, RandomState>,
+    /// Whether a primary was known.
+    had_primary: bool,
+}
+
+/// What the topology observes of a server.
+struct OfServer {
+    heartbeat_duration: Histogram,
+    heartbeat_failures: Counter,
+    /// The number of servers with this name that are down.
+    down: Share,
+    down_count: u32,
 }
 
 #[derive(Default)]
@@ -71,7 +87,7 @@ impl ClientMetrics {
             primary_changes: if is_cassandra { Counter::noop() } else { counter!(PRIMARY_CHANGES, labels()) },
             durations: Mutex::default(),
             names: Mutex::default(),
-            down: Mutex::default(),
+            servers: Mutex::default(),
         }
     }
 
@@ -118,7 +134,7 @@ impl ClientMetrics {
         histogram
     }
 
-    /// The name of a host in metrics. A node of a cluster may name any number of addresses.
+    /// The name of a server in metrics. A server may name any number of addresses.
     pub(super) fn name_of<'a>(&self, address: &'a str) -> &'a str {
         let mut names = lock(&self.names);
         if !names.contains(address) {
@@ -138,36 +154,58 @@ impl ClientMetrics {
         }
     }
 
+    /// Registers the series of a server that the topology observes. Returns its name in metrics.
+    pub(super) fn add_server<'a>(&self, address: &'a str) -> &'a str {
+        let name = self.name_of(address);
+        lock(&self.servers).of(name);
+        name
+    }
+
     /// The duration of a heartbeat that waits for a change is that of the server's wait.
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other event has a duration")]
     pub(super) fn on_heartbeat(&self, event: &MonitorEvent, address: &str) {
+        let servers = &mut *lock(&self.servers);
         match event {
             MonitorEvent::HeartbeatSucceeded { awaited: false, duration, .. } => {
-                record(&histogram!(HEARTBEAT_DURATION, of_pool(address)), *duration);
+                record(&servers.of(self.name_of(address)).heartbeat_duration, *duration);
             }
-            MonitorEvent::HeartbeatFailed { .. } => counter!(HEARTBEAT_FAILURES, of_pool(address)).increment(1),
+            MonitorEvent::HeartbeatFailed { .. } => {
+                servers.of(self.name_of(address)).heartbeat_failures.increment(1);
+            }
             _ => {}
         }
     }
 
     pub(super) fn on_sdam(&self, event: &SdamEvent<'_>) {
         if let SdamEvent::TopologyDescriptionChanged { previous, new, .. } = event {
+            let servers = &mut *lock(&self.servers);
             let (before, after) = (primary(previous), primary(new));
-            if after.is_some() && before != after {
+            // The first primary is no change.
+            if after.is_some() && before != after && core::mem::replace(&mut servers.had_primary, true) {
                 self.primary_changes.increment(1);
             }
-            let now_down = new.servers().filter(|server| down(server).is_some());
-            self.set_down(now_down.map(|server| server.address().to_owned()).collect());
+            for server in new.servers().filter(|server| down(server).is_some()) {
+                servers.of(self.name_of(server.address())).down_count += 1;
+            }
+            servers.show_down();
         }
     }
+}
 
-    fn set_down(&self, now_down: Vec<String>) {
-        let before = core::mem::replace(&mut *lock(&self.down), now_down.clone());
-        for address in now_down.iter().filter(|address| !before.contains(address)) {
-            gauge!(DOWN, of_pool(address)).increment(1.0);
-        }
-        for address in before.iter().filter(|address| !now_down.contains(address)) {
-            gauge!(DOWN, of_pool(address)).decrement(1.0);
+impl Servers {
+    fn of(&mut self, name: &str) -> &mut OfServer {
+        self.by_name.entry_ref(name).or_insert_with(|| OfServer {
+            heartbeat_duration: histogram!(HEARTBEAT_DURATION, of_pool(name)),
+            heartbeat_failures: counter!(HEARTBEAT_FAILURES, of_pool(name)),
+            down: Share::new(gauge!(DOWN, of_pool(name))),
+            down_count: 0,
+        })
+    }
+
+    /// Shows the servers that were counted as down, and begins to count again.
+    fn show_down(&mut self) {
+        for server in self.by_name.values_mut() {
+            server.down.set(f64::from(core::mem::take(&mut server.down_count)));
         }
     }
 }
@@ -202,7 +240,7 @@ impl Durations {
 impl Drop for ClientMetrics {
     fn drop(&mut self) {
         // The drop may run during a panic, in which another panic aborts the process.
-        let _ = contain(|| self.set_down(Vec::new()));
+        let _ = contain(|| lock(&self.servers).show_down());
     }
 }
 

@@ -120,9 +120,8 @@ impl Publish for Metrics {
 
     fn of_server(&self, address: &str) -> Self {
         let of_server = match (self.system, &self.client) {
-            (System::Mongodb, Some(_)) => {
-                contain(|| PoolMetrics::new(address)).map(|pool| OfServer::Pool(Arc::new(Mutex::new(pool))))
-            }
+            (System::Mongodb, Some(client)) => contain(|| PoolMetrics::new(client.add_server(address)))
+                .map(|pool| OfServer::Pool(Arc::new(Mutex::new(pool)))),
             (System::Cassandra, Some(_)) => Some(OfServer::Mux(Arc::new(Mutex::new(Err(Box::from(address)))))),
             (System::Generic, _) if has_recorder() => contain(|| PoolMetrics::new(address).with_liveness())
                 .map(|pool| OfServer::Pool(Arc::new(Mutex::new(pool)))),

@@ -6,8 +6,11 @@ use alloc::format;
 use alloc::sync::Arc;
 use poolhouse_core::Cause;
 use poolhouse_core::Instant;
+use poolhouse_core::ServerId;
 use poolhouse_core::machine::Observer;
+use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
 use poolhouse_core::mux::{AcquireError, Distance, Mux, MuxClosed, MuxConfig, MuxEvent, MuxId, MuxOnHeap, MuxOptions};
+use poolhouse_core::observe::EventContext;
 use poolhouse_core::pool::ClosedReason;
 use poolhouse_core::pool::{CheckOut, Claim, Health, Lease, OnHeap, Pool, PoolEvent, PoolId, PoolOptions, WaiterId};
 use poolhouse_driver::{EventKinds, EventRef, Publish as _};
@@ -492,6 +495,32 @@ fn host_that_is_ignored_has_no_series_and_used_ones_a_limited_number() {
         let series = kept.0.lock().expect("not poisoned").values.keys().filter(|name| name.starts_with(MAX)).count();
         assert_eq!(series, 1025);
         let others = "db.client.connection.max{db.client.connection.pool.name=_OTHER}";
+        assert_eq!(kept.last(others), Some(76.0), "their sum");
+    });
+}
+
+/// A member of a replica set may name new hosts without end.
+#[test]
+fn servers_of_a_client_have_a_limited_number_of_series() {
+    let kept = Kept::default();
+    with_local_recorder(&kept, || {
+        let metrics = Metrics::of(System::Mongodb);
+        let id = HeartbeatId { server: ServerId::new(1), connection: 1, server_connection: None };
+        for number in 0..1100 {
+            let address = format!("host{number}");
+            let (pool, options) = (PoolId::new(number), PoolOptions::DEFAULT);
+            let of_server = metrics.of_server(&address);
+            of_server.publish(Instant::ORIGIN, EventRef::Pool(&PoolEvent::PoolCreated { pool, options }));
+            let failed =
+                MonitorEvent::HeartbeatFailed { id, awaited: false, duration: Duration::ZERO, cause: Cause::Network };
+            let context = EventContext::of_server(&address);
+            metrics.publish_in(Instant::ORIGIN, EventRef::Heartbeat(&failed), &context);
+        }
+        for name in [MAX, HEARTBEAT_FAILURES] {
+            let state = kept.0.lock().expect("not poisoned");
+            assert_eq!(state.values.keys().filter(|series| series.starts_with(name)).count(), 1025, "{name}");
+        }
+        let others = "poolhouse.heartbeat.failures{db.client.connection.pool.name=_OTHER}";
         assert_eq!(kept.last(others), Some(76.0), "their sum");
     });
 }
