@@ -48,11 +48,14 @@
 //! | info | `operations wait for a server no more: 20 had waited, the longest 10.0s` | after an outage in which more than one operation waited, at least one for a second |
 //! | info | `control connection established: a:9042, 3 nodes` | a session has read the tables of its cluster from this node |
 //! | warn | `control connection lost: b:9042: network error` | once, until tables were read again |
-//! | info | `node added: a:9042`, `node removed`, `node up`, `node down` | what the cluster reports about a node, at most 60 lines in a minute; those of the first tables have no lines |
+//! | info | `node added: a:9042`, `node removed`, `node up`, `node down` | what the cluster reports about a node; those of the first tables have no lines |
 //! | warn | `2 rows of the tables of nodes are ignored: ..` | if their number is another than in the last tables |
 //! | warn | `no node is in the local data centre "DC9": the cluster has "dc1"; ..` | requests go to other data centres, or fail |
 //! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service became stale |
 //! | warn | `authentication failed: a:1: (reason)` | a connection was refused because of its credential; once, until a connection to that server is established |
+//!
+//! The lines about single nodes of a Cassandra session, those of a connection to one included, are at most 60 in a
+//! minute.
 //!
 //! When a server is down, the clear of its pool has no line, because both are one step; [`Logs`]
 //! without the driver emits a line at each clear. A server that replies, but is no longer primary

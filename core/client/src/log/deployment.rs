@@ -294,10 +294,14 @@ impl fmt::Display for Fact<'_> {
                     write!(f, "control connection lost: the node has not answered the query {query:?} as it must")
                 }
                 ClusterEvent::OtherCluster => f.write_str("control connection lost: the node is of another cluster"),
-                ClusterEvent::RowsIgnored { count } => write!(
-                    f,
-                    "{count} rows of the tables of nodes are ignored: each needs an address with a port that no other has, a data centre and a rack"
-                ),
+                ClusterEvent::RowsIgnored { count } => {
+                    let rows =
+                        if *count == 1 { "row of the tables of nodes is" } else { "rows of the tables of nodes are" };
+                    write!(
+                        f,
+                        "{count} {rows} ignored: each needs an address with a port that no other has, a data centre and a rack"
+                    )
+                }
                 ClusterEvent::NodeAdded { node } => write!(f, "node added: {node}"),
                 ClusterEvent::NodeRemoved { node } => write!(f, "node removed: {node}"),
                 ClusterEvent::NodeUp { node } => write!(f, "node up: {node}"),

@@ -68,11 +68,11 @@ struct Known {
     has_read: bool,
     /// Rows of the last tables that were ignored.
     ignored_rows: u32,
-    /// The time of the first of the last lines about nodes, and their number.
-    node_lines: Option<(Instant, u32)>,
+    /// Those of the tables that are being read.
+    now_ignored: u32,
 }
 
-/// The maximum number of lines about nodes in a minute: a node chooses how many there are.
+/// The maximum number of lines about nodes of a session in a minute: a node chooses how many there are.
 const NODE_LINES_MAX: u32 = 60;
 
 #[derive(Debug, Default)]
@@ -81,6 +81,8 @@ struct Shared {
     /// Whether the queue has entries.
     waiting: AtomicBool,
     waits: Mutex<Waits>,
+    /// The time of the first of the last lines about nodes, and their number.
+    node_lines: Mutex<Option<(Instant, u32)>>,
 }
 
 #[derive(Debug, Default)]
@@ -109,18 +111,6 @@ struct Entry {
     reason: Reason,
     /// How many operations wait besides that of the event.
     others_waiting: usize,
-}
-
-impl Known {
-    /// Whether one more line about a node is written.
-    fn may_add_node_line(&mut self, now: Instant) -> bool {
-        let (since, count) = self.node_lines.get_or_insert((now, 0));
-        if now.saturating_since(*since) >= Duration::from_secs(60) {
-            (*since, *count) = (now, 0);
-        }
-        *count += 1;
-        *count <= NODE_LINES_MAX
-    }
 }
 
 impl LogQueue {
@@ -197,6 +187,13 @@ impl LogQueue {
         }
     }
 
+    /// Adds the line about a node of a cluster, unless there were too many.
+    fn push_of_node(&self, now: Instant, fact: &Fact<'_>) {
+        if self.logs.logs_deployment() && self.logs.logs_fact(fact) && self.shared.may_add_node_line(now) {
+            self.push_fact(fact);
+        }
+    }
+
     /// Adds the line about the deployment for a pool's event, if the event contains a new fact.
     fn push_facts_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
         let is_turn = matches!(event, PoolEvent::ConnectionReady { .. } | PoolEvent::PoolClosed { .. });
@@ -240,18 +237,18 @@ impl LogQueue {
     }
 
     /// Adds the line about a host of Cassandra, if the event contains a new fact.
-    fn push_facts_of_host(&self, event: &MuxEvent, context: &EventContext<'_>) {
+    fn push_facts_of_host(&self, now: Instant, event: &MuxEvent, context: &EventContext<'_>) {
         let mut known = lock(&self.known);
         known.is_refused &= !matches!(event, MuxEvent::ConnectionReady { .. });
         let turn = known.liveness.on_mux_event(event);
         if let Some(fact) = Fact::of_host(event, context) {
             if !core::mem::replace(&mut known.is_refused, true) {
-                self.push_if_logged(&fact);
+                self.push_of_node(now, &fact);
             }
             return;
         }
         if let Some(turn) = turn {
-            self.push_if_logged(&Fact::of_turn(turn, context));
+            self.push_of_node(now, &Fact::of_turn(turn, context));
         }
     }
 
@@ -259,6 +256,7 @@ impl LogQueue {
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is a fact for operators")]
     fn push_facts_of_cluster(&self, now: Instant, event: &ClusterEvent, context: &EventContext<'_>) {
         let known = &mut *lock(&self.known);
+        let fact = Fact::Cluster { event, address: context.address, reason: context.reason };
         let is_news = match event {
             ClusterEvent::ControlConnected { peer } => {
                 known.new_control = Some(*peer);
@@ -270,23 +268,27 @@ impl LogQueue {
             }
             ClusterEvent::NodesRead { count } => {
                 (known.has_read, known.has_lost_control) = (true, false);
+                known.ignored_rows = core::mem::take(&mut known.now_ignored);
                 if let Some(peer) = known.new_control.take() {
                     self.push_if_logged(&Fact::Discovered { peer, count: *count });
                 }
                 false
             }
-            ClusterEvent::RowsIgnored { count } => core::mem::replace(&mut known.ignored_rows, *count) != *count,
+            ClusterEvent::RowsIgnored { count } => {
+                known.now_ignored = *count;
+                known.ignored_rows != *count
+            }
             ClusterEvent::NodeAdded { .. } if !known.has_read => false,
             ClusterEvent::NodeAdded { .. }
             | ClusterEvent::NodeRemoved { .. }
             | ClusterEvent::NodeUp { .. }
-            | ClusterEvent::NodeDown { .. }
-            | ClusterEvent::NoLocalNodes => known.may_add_node_line(now),
+            | ClusterEvent::NodeDown { .. } => return self.push_of_node(now, &fact),
+            // At most once for each reading of the tables.
+            ClusterEvent::NoLocalNodes => true,
             _ => false,
         };
         if is_news {
-            let (address, reason) = (context.address, context.reason);
-            self.push_if_logged(&Fact::Cluster { event, address, reason });
+            self.push_if_logged(&fact);
         }
     }
 
@@ -377,7 +379,7 @@ impl Publish for LogQueue {
             match &event {
                 EventRef::Pool(event) => self.push_facts_of_pool(event, context),
                 EventRef::Sdam(event) => self.logs.report_facts(event, context, |fact| self.push_fact(fact)),
-                EventRef::Mux(event) => self.push_facts_of_host(event, context),
+                EventRef::Mux(event) => self.push_facts_of_host(now, event, context),
                 EventRef::Cluster(event) => self.push_facts_of_cluster(now, event, context),
                 EventRef::Heartbeat(_) | EventRef::Selection(_) | EventRef::Command(_) => {}
                 _ => {}
@@ -405,6 +407,17 @@ impl Publish for LogQueue {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one more line about a node is written.
+    fn may_add_node_line(&self, now: Instant) -> bool {
+        let mut lines = lock(&self.node_lines);
+        let (since, count) = lines.get_or_insert((now, 0));
+        if now.saturating_since(*since) >= Duration::from_secs(60) {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count <= NODE_LINES_MAX
     }
 
     /// Empties the queue, unless another task is emptying it: that task also emits entries that are

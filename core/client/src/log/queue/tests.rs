@@ -322,7 +322,7 @@ fn cluster_is_reported_in_lines_without_its_first_nodes() {
         "control connection lost: network error",
         "control connection established: 127.0.0.1:9042, 2 nodes",
         "node added: 127.0.0.3:9042",
-        "1 rows of the tables of nodes are ignored: each needs an address with a port that no other has, a data centre and a \
+        "1 row of the tables of nodes is ignored: each needs an address with a port that no other has, a data centre and a \
          rack",
         "control connection lost: the node has not answered the query Peers as it must",
     ];
@@ -330,19 +330,51 @@ fn cluster_is_reported_in_lines_without_its_first_nodes() {
 }
 
 #[test]
-fn nodes_that_go_up_and_down_without_end_have_few_lines() {
-    let node = core::net::SocketAddr::from(([127, 0, 0, 1], 9042));
+fn rows_that_are_ignored_again_have_a_line() {
     let captured = capture(|| {
         let queue = LogQueue::of(System::Cassandra, LogOptions { topology: LevelFilter::OFF, ..LogOptions::DEFAULT });
+        for count in [2, 2, 0, 2, 1] {
+            if count > 0 {
+                queue.publish(Instant::ORIGIN, EventRef::Cluster(&ClusterEvent::RowsIgnored { count }));
+            }
+            queue.publish(Instant::ORIGIN, EventRef::Cluster(&ClusterEvent::NodesRead { count: 3 }));
+        }
+        queue.deliver();
+    });
+    let counts: Vec<_> =
+        captured.iter().filter_map(|line| line.message().split_once(" of ")).map(|(rows, _)| rows).collect();
+    assert_eq!(counts, ["2 rows", "2 rows", "1 row"]);
+}
+
+#[test]
+fn nodes_that_go_up_and_down_without_end_have_few_lines() {
+    let (mux, conn) = (MuxId::new(1), conns()[0]);
+    let reason = MuxClosed::Error(Cause::Network);
+    let node = core::net::SocketAddr::from(([127, 0, 0, 1], 9042));
+    let captured = capture(|| {
+        let options = LogOptions { topology: LevelFilter::OFF, connection: LevelFilter::OFF, ..LogOptions::DEFAULT };
+        let queue = LogQueue::of(System::Cassandra, options);
+        let hosts = ["a:1", "b:2"].map(|address| (queue.of_server(address), address));
         for second in 0..120 {
+            let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
             for event in [ClusterEvent::NodeDown { node }, ClusterEvent::NodeUp { node }, ClusterEvent::NoLocalNodes] {
-                let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
                 queue.publish(now, EventRef::Cluster(&event));
+            }
+            let closed = MuxEvent::ConnectionClosed { mux, conn, reason, in_flight: 0 };
+            let ready = MuxEvent::ConnectionReady { mux, conn, duration: Duration::ZERO };
+            for (host, address) in &hosts {
+                let context = EventContext::of_server(address);
+                host.publish_in(now, EventRef::Mux(&closed), &context);
+                host.publish_in(now, EventRef::Mux(&ready), &context);
             }
         }
         queue.deliver();
     });
-    assert_eq!(captured.len(), 2 * NODE_LINES_MAX as usize, "in two minutes");
+    let (missing, others): (Vec<_>, Vec<_>) =
+        captured.iter().map(Captured::message).partition(|line| line.starts_with("no node"));
+    assert_eq!(others.len(), 2 * NODE_LINES_MAX as usize, "in two minutes");
+    assert!(others.contains(&"server down: b:2: network error"), "lines of hosts count, too");
+    assert_eq!(missing.len(), 120, "one for each reading of the tables");
 }
 
 /// The text of a manager's error is chosen by a server.
