@@ -426,7 +426,7 @@ impl Logs {
     fn report_fact_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
         if let Some(fact) = Fact::of_pool(event, context) {
             if self.logs_deployment() {
-                deployment::emit(fact.level(), &fact);
+                deployment::emit(fact.level(), &fact, fact.reason());
             }
         }
     }
@@ -513,7 +513,7 @@ impl<'e> Observer<SdamEvent<'e>> for Logs {
         if self.logs_sdam(event) {
             self.sdam(event);
         }
-        self.report_facts(event, context, |fact| deployment::emit(fact.level(), fact));
+        self.report_facts(event, context, |fact| deployment::emit(fact.level(), fact, fact.reason()));
     }
 }
 

@@ -5,7 +5,7 @@
 //! reported once. Consequences have no line: a server that is down also has a failed heartbeat and
 //! a cleared pool.
 
-use super::{DEPLOYMENT, Failure, Name, Shown, UNKNOWN, append};
+use super::{DEPLOYMENT, Name, Shown, UNKNOWN, append};
 use crate::liveness::{Turn, down};
 use core::fmt;
 use core::net::SocketAddr;
@@ -18,7 +18,7 @@ use poolhouse_core::{Cause, ObjectId, Reason, ServerType};
 use poolhouse_wire::bson::RawDocument;
 use tracing::Level;
 
-/// A fact about a deployment. `Display` is its line.
+/// A fact about a deployment. `Display` is its line, without the [`reason`](Self::reason).
 pub(super) enum Fact<'a> {
     /// The set has no primary any more.
     PrimaryLost {
@@ -168,6 +168,26 @@ impl<'a> Fact<'a> {
         Some(Self::WrongSet { address, wanted, found })
     }
 
+    /// The reason at the end of the line. Its text may be made by the application, so not under a lock.
+    pub(super) fn reason(&self) -> Option<&'a Reason> {
+        let of = |error: ServerError, reason| if let ServerError::Failed(_) = error { reason } else { None };
+        match *self {
+            Self::PrimaryLost { now: Some(now), reason, .. } => of(now.error()?, reason),
+            Self::ServerDown { error, reason, .. } => of(error, reason),
+            Self::Unreachable { reason, .. }
+            | Self::AuthenticationFailed { reason, .. }
+            | Self::Cluster { event: ClusterEvent::ControlFailed { .. }, reason, .. } => reason,
+            Self::PrimaryLost { now: None, .. }
+            | Self::PrimaryFound { .. }
+            | Self::WrongSet { .. }
+            | Self::Incompatible(_)
+            | Self::Cluster { .. }
+            | Self::Discovered { .. }
+            | Self::ServerReconnected { .. }
+            | Self::PoolCleared { .. } => None,
+        }
+    }
+
     pub(super) const fn level(&self) -> Level {
         match self {
             Self::Cluster {
@@ -198,12 +218,22 @@ const fn nodes(count: u32) -> &'static str {
     if count == 1 { "node" } else { "nodes" }
 }
 
-/// Emits a line.
-pub(super) fn emit(level: Level, line: impl fmt::Display) {
+/// Emits a line, with its reason.
+pub(super) fn emit(level: Level, line: impl fmt::Display, reason: Option<&Reason>) {
+    let reason = Appended(reason);
     if level == Level::WARN {
-        tracing::warn!(target: DEPLOYMENT, "{line}");
+        tracing::warn!(target: DEPLOYMENT, "{line}{reason}");
     } else {
-        tracing::info!(target: DEPLOYMENT, "{line}");
+        tracing::info!(target: DEPLOYMENT, "{line}{reason}");
+    }
+}
+
+/// ": " and a reason, if there is one.
+struct Appended<'a>(Option<&'a Reason>);
+
+impl fmt::Display for Appended<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |reason| append(reason, f))
     }
 }
 
@@ -224,15 +254,6 @@ fn is_refused(server: &ServerDescription<'_>) -> bool {
     server.error() == Some(ServerError::Failed(Cause::Authentication))
 }
 
-/// A server's error, with the underlying reason if its connection failed.
-struct Down<'a>(&'a ServerError, Option<&'a Reason>);
-
-impl fmt::Display for Down<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let ServerError::Failed(cause) = *self.0 { Failure(cause, self.1).fmt(f) } else { self.0.fmt(f) }
-    }
-}
-
 impl fmt::Display for Fact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of_set = |f: &mut fmt::Formatter<'_>, set: &Option<&str>| match set {
@@ -240,13 +261,13 @@ impl fmt::Display for Fact<'_> {
             None => Ok(()),
         };
         match self {
-            Self::PrimaryLost { primary, set, now, reason } => {
+            Self::PrimaryLost { primary, set, now, .. } => {
                 write!(f, "primary lost: {}", Name(primary.address()))?;
                 of_set(f, set)?;
                 match now {
                     None => f.write_str(": it left the set"),
                     Some(now) => match now.error() {
-                        Some(error) => write!(f, ": {}", Down(&error, *reason)),
+                        Some(error) => write!(f, ": {error}"),
                         None => write!(f, ": it is {} now", now.server_type()),
                     },
                 }
@@ -256,18 +277,11 @@ impl fmt::Display for Fact<'_> {
                 of_set(f, set)?;
                 before.map_or(Ok(()), |before| write!(f, ", before it was {}", Name(before.address())))
             }
-            Self::ServerDown { address, error, reason } => {
-                write!(f, "server down: {}: {}", Name(address), Down(error, *reason))
-            }
+            Self::ServerDown { address, error, .. } => write!(f, "server down: {}: {error}", Name(address)),
             Self::Unreachable { address, cause, reason } => {
-                write!(f, "server down: {}: ", Name(address.unwrap_or(UNKNOWN)))?;
-                match reason.filter(|reason| *cause == Cause::Other && !reason.is_none()) {
-                    Some(reason) => Shown(reason).fmt(f),
-                    None => {
-                        write!(f, "{}", HexCode(*cause))?;
-                        reason.map_or(Ok(()), |reason| append(reason, f))
-                    }
-                }
+                write!(f, "server down: {}", Name(address.unwrap_or(UNKNOWN)))?;
+                let is_shown_by_reason = *cause == Cause::Other && reason.is_some_and(|reason| !reason.is_none());
+                if is_shown_by_reason { Ok(()) } else { write!(f, ": {}", HexCode(*cause)) }
             }
             Self::WrongSet { address, wanted, found } => {
                 write!(f, "wrong replica set: {} ", Name(address))?;
@@ -287,8 +301,7 @@ impl fmt::Display for Fact<'_> {
                 ClusterEvent::ControlFailed { cause } => {
                     f.write_str("control connection lost: ")?;
                     address.map_or(Ok(()), |address| write!(f, "{}: ", Name(address)))?;
-                    write!(f, "{}", HexCode(*cause))?;
-                    reason.map_or(Ok(()), |reason| append(reason, f))
+                    write!(f, "{}", HexCode(*cause))
                 }
                 ClusterEvent::QueryFailed { query } => {
                     write!(f, "control connection lost: the node has not answered the query {query:?} as it must")
@@ -322,9 +335,8 @@ impl fmt::Display for Fact<'_> {
                 service.map_or(Ok(()), |service| write!(f, ", service {service}"))?;
                 cause.map_or(Ok(()), |cause| write!(f, ": {cause}"))
             }
-            Self::AuthenticationFailed { address, reason } => {
-                write!(f, "authentication failed: {}", Name(address.unwrap_or(UNKNOWN)))?;
-                reason.map_or(Ok(()), |reason| append(reason, f))
+            Self::AuthenticationFailed { address, .. } => {
+                write!(f, "authentication failed: {}", Name(address.unwrap_or(UNKNOWN)))
             }
         }
     }

@@ -98,7 +98,7 @@ struct Queue {
 #[derive(Debug)]
 enum Content {
     Event(Event),
-    /// A line about the deployment.
+    /// A line about the deployment, to which the reason is added.
     Line(Level, String),
 }
 
@@ -170,15 +170,14 @@ impl LogQueue {
     }
 
     fn push_fact(&self, fact: &Fact<'_>) {
-        let line = fact.to_string();
-        let bytes = line.capacity();
-        let content = Content::Line(fact.level(), line);
-        self.push_line(content, bytes);
+        self.push_line(fact.level(), fact.to_string(), fact.reason());
     }
 
-    fn push_line(&self, content: Content, bytes: usize) {
-        let (reply, reason) = (None, Reason::NONE);
-        self.push(|_| (Entry { content, topology: None, address: None, reply, reason, others_waiting: 0 }, bytes));
+    fn push_line(&self, level: Level, line: String, reason: Option<&Reason>) {
+        let bytes = line.capacity();
+        let (content, reason) = (Content::Line(level, line), reason.cloned().unwrap_or_default());
+        let (topology, address, reply) = (None, None, None);
+        self.push(|_| (Entry { content, topology, address, reply, reason, others_waiting: 0 }, bytes));
     }
 
     fn push_if_logged(&self, fact: &Fact<'_>) {
@@ -308,8 +307,7 @@ impl LogQueue {
             SelectionStage::Waited { duration } => {
                 let line = waits.end(duration);
                 if let Some(line) = line.filter(|_| self.logs.logs_deployment_at_info()) {
-                    let bytes = line.capacity();
-                    self.push_line(Content::Line(Level::INFO, line), bytes);
+                    self.push_line(Level::INFO, line, None);
                 }
             }
             SelectionStage::Started | SelectionStage::Succeeded { .. } | SelectionStage::Failed { .. } => {}
@@ -329,7 +327,7 @@ impl LogQueue {
             Content::Event(Event::Mux(event)) => emit::mux(event, &extra),
             Content::Event(Event::Cluster(event)) => tracing::debug!(target: TOPOLOGY, "{event}"),
             Content::Event(_) => {}
-            Content::Line(level, line) => deployment::emit(*level, line),
+            Content::Line(level, line) => deployment::emit(*level, line, Some(&entry.reason)),
         }
     }
 }

@@ -393,6 +393,49 @@ fn reason_of_a_generic_pool_is_one_short_line() {
     assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line}");
 }
 
+/// The error of a manager or a platform, whose text is made by the application.
+#[derive(Debug)]
+struct Texted(Arc<AtomicBool>);
+
+impl core::error::Error for Texted {}
+
+impl core::fmt::Display for Texted {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        assert!(!self.0.load(Ordering::Relaxed), "a lock is held");
+        f.write_str("out of order")
+    }
+}
+
+#[test]
+fn text_of_a_reason_is_made_at_delivery() {
+    let is_locked = Arc::new(AtomicBool::new(true));
+    let (pool, conn, reason) = (PoolId::new(1), pool_conn(), Reason::new(Texted(Arc::clone(&is_locked))));
+    let broken = PoolEvent::ConnectionClosed { pool, conn, reason: ClosedReason::Error, cause: Some(Cause::Other) };
+    let refused = MuxClosed::Error(Cause::Authentication);
+    let refused = MuxEvent::ConnectionClosed { mux: MuxId::new(1), conn: conns()[0], reason: refused, in_flight: 0 };
+    let lost = ClusterEvent::ControlFailed { cause: Cause::Network };
+    let captured = capture(|| {
+        for (system, event) in [
+            (System::Generic, EventRef::Pool(&broken)),
+            (System::Cassandra, EventRef::Mux(&refused)),
+            (System::Cassandra, EventRef::Cluster(&lost)),
+        ] {
+            let queue = LogQueue::of(system, LogOptions::DEFAULT).of_server("a");
+            is_locked.store(true, Ordering::Relaxed);
+            queue.publish_in(Instant::ORIGIN, event, &EventContext::of_server("a").with_reason(&reason));
+            is_locked.store(false, Ordering::Relaxed);
+            queue.deliver();
+        }
+    });
+    let lines: Vec<_> = captured.iter().filter(|message| message.target == DEPLOYMENT).map(Captured::message).collect();
+    let expected = [
+        "server down: a: out of order",
+        "authentication failed: a: out of order",
+        "control connection lost: a: network error: out of order",
+    ];
+    assert_eq!(lines, expected);
+}
+
 #[test]
 fn address_in_the_context_of_an_event_takes_precedence() {
     let queue = LogQueue::new(LogOptions::DEFAULT).of_server("b:2");
