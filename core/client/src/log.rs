@@ -109,6 +109,7 @@ use core::time::Duration;
 use poolhouse_core::address::HostAddress;
 use poolhouse_core::machine::Observer;
 use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::mux::MuxEvent;
 use poolhouse_core::observe::{EventContext, Truncated};
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::{SdamEvent, TopologyId};
@@ -359,16 +360,21 @@ impl Logs {
         address: Option<&str>,
         failure: Option<&dyn fmt::Display>,
     ) {
+        let (failure, duration) = (failure.map(ToString::to_string), millis(duration));
+        let failure = failure.as_deref().map(OneLine);
+        if self.options.style == LogStyle::Text {
+            tracing::warn!(target: COMMAND, "{}", text::SlowRequest { name, address, duration, failure });
+            return;
+        }
         let (host, port) = host_and_port_or(address, PORT_DEFAULT);
-        let failure = failure.map(ToString::to_string);
         tracing::warn!(
             target: COMMAND,
             message = "Slow request",
             "requestName" = name,
             "serverHost" = host,
             "serverPort" = port,
-            "durationMS" = millis(duration),
-            "failure" = failure.as_deref().map(|failure| tracing::field::display(OneLine(failure))),
+            "durationMS" = duration,
+            "failure" = failure.map(tracing::field::display),
         );
     }
 
@@ -443,6 +449,13 @@ impl Logs {
         match self.options.style {
             LogStyle::Structured => emit::pool(event, extra),
             LogStyle::Text => tracing::debug!(target: CONNECTION, "{}", text::Pool(event, extra)),
+        }
+    }
+
+    fn mux(&self, event: &MuxEvent, extra: &Extra<'_>) {
+        match self.options.style {
+            LogStyle::Structured => emit::mux(event, extra),
+            LogStyle::Text => tracing::debug!(target: CONNECTION, "{}", text::Mux(event, extra)),
         }
     }
 

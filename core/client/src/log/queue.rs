@@ -6,7 +6,7 @@ mod tests;
 
 use super::deployment::{self, Fact};
 use super::waits::Waits;
-use super::{Extra, LogOptions, Logs, Reply, TOPOLOGY, Truncated, emit};
+use super::{Extra, LogOptions, Logs, Reply, TOPOLOGY, Truncated};
 use crate::events::System;
 use crate::liveness::Liveness;
 use crate::lock;
@@ -324,7 +324,7 @@ impl LogQueue {
             Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &extra),
             Content::Event(Event::Sdam(event)) => self.logs.sdam(&event.get()),
             Content::Event(Event::Selection(event)) => self.logs.selection(&event.get(), entry.others_waiting),
-            Content::Event(Event::Mux(event)) => emit::mux(event, &extra),
+            Content::Event(Event::Mux(event)) => self.logs.mux(event, &extra),
             Content::Event(Event::Cluster(event)) => tracing::debug!(target: TOPOLOGY, "{event}"),
             Content::Event(_) => {}
             Content::Line(level, line) => deployment::emit(*level, line, Some(&entry.reason)),

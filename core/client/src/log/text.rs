@@ -1,14 +1,27 @@
 //! The unstructured messages: one sentence for each. An unknown value is left out,
 //! together with the words that introduce it.
 
-use super::{Extra, Failure, UNKNOWN, closed_reason, failed_error, failed_reason, millis};
+use super::{Extra, Failure, OneLine, UNKNOWN, append, closed_reason, failed_error, failed_reason, millis};
 use core::fmt;
 use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
+use poolhouse_core::mux::MuxEvent;
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::SdamEvent;
 
 /// A message of a pool.
 pub(super) struct Pool<'a>(pub(super) &'a PoolEvent, pub(super) &'a Extra<'a>);
+
+/// A message of a pool of a host of Cassandra.
+pub(super) struct Mux<'a>(pub(super) &'a MuxEvent, pub(super) &'a Extra<'a>);
+
+/// A warning of a slow request of Cassandra.
+pub(super) struct SlowRequest<'a> {
+    pub(super) name: &'a str,
+    pub(super) address: Option<&'a str>,
+    /// In milliseconds.
+    pub(super) duration: f64,
+    pub(super) failure: Option<OneLine<'a>>,
+}
 
 /// A message of a heartbeat.
 pub(super) struct Heartbeat<'a>(pub(super) &'a MonitorEvent, pub(super) &'a Extra<'a>);
@@ -75,6 +88,24 @@ impl fmt::Display for Pool<'_> {
             }
             _ => self.0.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for Mux<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(event, extra) = self;
+        write!(f, "{}: {event}", extra.address())?;
+        extra.reason.map_or(Ok(()), |reason| append(reason, f))
+    }
+}
+
+impl fmt::Display for SlowRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, address, duration, failure } = self;
+        write!(f, "Slow request {name}")?;
+        address.map_or(Ok(()), |address| write!(f, " of {address}"))?;
+        write!(f, ": {duration} ms")?;
+        failure.as_ref().map_or(Ok(()), |failure| write!(f, ": {failure}"))
     }
 }
 

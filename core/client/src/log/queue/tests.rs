@@ -2,7 +2,7 @@ use super::*;
 use crate::log::LogOptions;
 use crate::log::tests::capture::Captured;
 use crate::log::tests::capture::capture;
-use crate::log::{CONNECTION, DEPLOYMENT};
+use crate::log::{CONNECTION, DEPLOYMENT, LogStyle};
 use alloc::borrow::ToOwned as _;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -263,6 +263,21 @@ fn host_of_cassandra_is_reported_down_once_and_up_once() {
     let debug: Vec<_> = captured.iter().filter(|message| message.target == CONNECTION).collect();
     assert_eq!(debug.len(), 8, "each event but that of a request: {debug:?}");
     assert_eq!((debug[0].text("serverHost"), debug[0].fields.get("serverPort")), ("db", Some(&9042_u64.into())));
+}
+
+#[test]
+fn message_of_a_host_is_one_sentence_as_text() {
+    let (mux, conn) = (MuxId::new(1), conns()[0]);
+    let reason = Reason::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+    let closed = MuxEvent::ConnectionClosed { mux, conn, reason: MuxClosed::Error(Cause::Network), in_flight: 0 };
+    let captured = capture(|| {
+        let options = LogOptions { style: LogStyle::Text, deployment: LevelFilter::OFF, ..LogOptions::DEFAULT };
+        let queue = LogQueue::of(System::Cassandra, options).of_server("db");
+        host_events(&queue, &[(closed, &reason)]);
+    });
+    let [message] = &captured[..] else { panic!("one message, not {captured:?}") };
+    assert_eq!(message.fields.len(), 1);
+    assert_eq!(message.message(), alloc::format!("db: {closed}: connection refused"));
 }
 
 #[test]

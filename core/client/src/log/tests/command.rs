@@ -92,6 +92,18 @@ fn unstructured_messages_are_sentences() {
 }
 
 #[test]
+fn slow_request_of_cassandra_is_one_sentence_as_text() {
+    let logs = Logs::new(LogOptions { style: LogStyle::Text, ..LogOptions::DEFAULT });
+    let seen = capture(|| {
+        logs.slow_request("QUERY", Duration::from_millis(2), Some("a:1"), None);
+        logs.slow_request("BATCH", Duration::from_millis(3), None, Some(&"the future\nwas dropped"));
+    });
+    assert!(seen.iter().all(|captured| captured.fields.len() == 1), "{seen:?}");
+    let lines: Vec<_> = seen.iter().map(Captured::message).collect();
+    assert_eq!(lines, ["Slow request QUERY of a:1: 2 ms", "Slow request BATCH: 3 ms: the future was dropped"]);
+}
+
+#[test]
 fn slow_command_is_a_warning_without_documents() {
     let warned = |limit, style| {
         let options = LogOptions { slow_command: Some(Duration::from_millis(limit)), style, ..LogOptions::DEFAULT };
