@@ -321,6 +321,14 @@ impl Logs {
             | self.selection_kinds()
     }
 
+    /// The kinds of events of Cassandra that may be of use, by the options alone.
+    fn cassandra_kinds(&self) -> EventKinds {
+        let has_lines = self.options.deployment >= LevelFilter::WARN;
+        let when = |is_logged: bool, kinds| if has_lines || is_logged { kinds } else { EventKinds::NONE };
+        when(self.options.connection >= LevelFilter::DEBUG, EventKinds::MUX)
+            | when(self.options.topology >= LevelFilter::DEBUG, EventKinds::CLUSTER)
+    }
+
     /// Whether a subscriber receives lines about the deployment at *info*.
     fn logs_deployment_at_info(&self) -> bool {
         self.options.deployment >= LevelFilter::INFO && tracing::enabled!(target: DEPLOYMENT, Level::INFO)

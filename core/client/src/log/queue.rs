@@ -81,6 +81,8 @@ struct Shared {
     /// Whether the queue has entries.
     waiting: AtomicBool,
     waits: Mutex<Waits>,
+    /// Whether operations wait, by the events that were seen.
+    has_waits: AtomicBool,
     /// The time of the first of the last lines about nodes, and their number.
     node_lines: Mutex<Option<(Instant, u32)>>,
 }
@@ -296,6 +298,7 @@ impl LogQueue {
         let mut waits = lock(&self.shared.waits);
         match event.stage {
             SelectionStage::Waiting { again, .. } => {
+                self.shared.has_waits.store(true, Ordering::Relaxed);
                 let others_waiting = waits.begin(now, event.selector, again);
                 if let Some(others_waiting) = others_waiting.filter(|_| self.logs.logs_selection_waits()) {
                     self.push(|last| {
@@ -312,6 +315,19 @@ impl LogQueue {
             }
             SelectionStage::Started | SelectionStage::Succeeded { .. } | SelectionStage::Failed { .. } => {}
         }
+    }
+
+    #[inline]
+    fn kinds_now(&self) -> EventKinds {
+        // The level is checked first, because that does not call a subscriber.
+        if LevelFilter::current() < LevelFilter::WARN {
+            return EventKinds::NONE;
+        }
+        // A subscriber is asked for each event instead, because a host has many steps.
+        if self.system == System::Cassandra {
+            return self.logs.cassandra_kinds();
+        }
+        contain(|| self.logs.kinds()).unwrap_or_default()
     }
 
     fn emit(&self, entry: &Entry) {
@@ -335,15 +351,11 @@ impl LogQueue {
 impl Publish for LogQueue {
     #[inline]
     fn kinds(&self) -> EventKinds {
-        // The level is checked first, because that does not call a subscriber.
-        if LevelFilter::current() < LevelFilter::WARN {
-            return EventKinds::NONE;
+        let kinds = self.kinds_now();
+        if !kinds.intersects(EventKinds::SELECTION_WAITS) {
+            self.shared.forget_waits();
         }
-        // A subscriber is asked for each event instead: these are rare, and a host has many steps.
-        if self.system == System::Cassandra {
-            return EventKinds::MUX | EventKinds::CLUSTER;
-        }
-        contain(|| self.logs.kinds()).unwrap_or_default()
+        kinds
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
@@ -356,6 +368,10 @@ impl Publish for LogQueue {
             if let EventRef::Command(event) = &event {
                 return self.logs.command(event);
             }
+            // It is no fact for operators.
+            if event.kind().intersects(EventKinds::REQUESTS) {
+                return;
+            }
             let is_wanted = match &event {
                 EventRef::Pool(_) => self.logs.logs_connections(),
                 EventRef::Heartbeat(_) => self.logs.logs_topology(),
@@ -365,7 +381,6 @@ impl Publish for LogQueue {
                     false
                 }
                 EventRef::Selection(_) => self.logs.logs_selections(),
-                EventRef::Mux(_) if event.kind().intersects(EventKinds::REQUESTS) => false,
                 EventRef::Mux(_) => self.logs.logs_connections(),
                 EventRef::Cluster(_) => self.logs.logs_topology(),
                 EventRef::Command(_) => false,
@@ -416,6 +431,15 @@ impl Shared {
         }
         *count = count.saturating_add(1);
         *count <= NODE_LINES_MAX
+    }
+
+    /// Forgets the operations that wait: no subscriber receives the ends of their waits.
+    #[inline]
+    fn forget_waits(&self) {
+        if self.has_waits.load(Ordering::Relaxed) {
+            self.has_waits.store(false, Ordering::Relaxed);
+            *lock(&self.waits) = Waits::default();
+        }
     }
 
     /// Empties the queue, unless another task is emptying it: that task also emits entries that are

@@ -35,7 +35,8 @@ impl Waits {
     pub(super) fn begin(&mut self, now: Instant, selector: &str, again: bool) -> Option<usize> {
         let others = self.now;
         self.now += 1;
-        self.total += usize::from(!again);
+        // One that waits again may be the first of a further outage.
+        self.total = (self.total + usize::from(!again)).max(self.now);
         if again {
             return None;
         }
@@ -85,5 +86,10 @@ mod tests {
         assert_eq!(waits.end(Duration::from_secs(9)), None, "one operation needs no summary");
         assert_eq!((waits.begin(at(12), "write", false), waits.begin(at(12), "write", false)), (Some(0), None));
         assert_eq!((waits.end(Duration::ZERO), waits.end(Duration::ZERO)), (None, None), "nor do short waits");
+        assert_eq!((waits.begin(at(13), "write", true), waits.begin(at(13), "write", true)), (None, None));
+        assert_eq!((waits.end(Duration::ZERO), waits.begin(at(13), "write", true)), (None, None), "the same outage");
+        assert_eq!(waits.end(Duration::from_secs(2)), None);
+        let line = "operations wait for a server no more: 2 had waited, the longest 2.0s";
+        assert_eq!(waits.end(Duration::from_secs(1)).as_deref(), Some(line), "those that wait again, too");
     }
 }

@@ -11,6 +11,7 @@ use poolhouse_core::cluster::ClusterQuery;
 use poolhouse_core::mux::{Mux, MuxClosed, MuxConfig, MuxConnId, MuxId, MuxOnHeap};
 use poolhouse_core::pool::{ClosedReason, ConnId, OnHeap, Pool, PoolConfig, PoolOptions};
 use poolhouse_core::pool::{PoolEvent, PoolId};
+use poolhouse_core::topology::{self, Topology, TopologyOptions};
 use poolhouse_wire::bson::RawDocument;
 
 fn ready(number: u32) -> PoolEvent {
@@ -501,6 +502,45 @@ fn visible_failures_each_fact_of_a_pool_has_one_line() {
         "authentication failed: b:2",
     ];
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn session_without_logs_observes_nothing() {
+    let of = |options| LogQueue::of(System::Cassandra, options).kinds();
+    let lines = LogOptions { deployment: LevelFilter::TRACE, ..LogOptions::OFF };
+    capture(|| {
+        assert!(of(LogOptions::OFF) == EventKinds::NONE);
+        assert!(of(LogOptions { topology: LevelFilter::TRACE, ..LogOptions::OFF }) == EventKinds::CLUSTER);
+        assert!(of(LogOptions { connection: LevelFilter::TRACE, ..LogOptions::OFF }) == EventKinds::MUX);
+        assert!(of(lines) == EventKinds::MUX | EventKinds::CLUSTER);
+    });
+}
+
+/// The filter of a subscriber changes while operations wait.
+#[test]
+fn waits_whose_ends_are_not_seen_are_forgotten() {
+    let queue = LogQueue::new(LogOptions { server_selection: LevelFilter::OFF, ..LogOptions::DEFAULT });
+    let config = TopologyOptions { seeds: &["a:1"], ..TopologyOptions::default() }.validate().expect("valid");
+    let topology =
+        Topology::<topology::OnHeap>::new(Instant::ORIGIN, TopologyId::new(3), config, &mut ()).expect("room");
+    let publish = |stage| {
+        if queue.kinds().intersects(EventKinds::SELECTION_WAITS) {
+            let event = SelectionEvent::new(stage, "write", topology.description());
+            queue.publish(Instant::ORIGIN, EventRef::Selection(&event));
+        }
+    };
+    let begin = || publish(SelectionStage::Waiting { remaining: None, again: false });
+    let end = || publish(SelectionStage::Waited { duration: Duration::from_secs(2) });
+    let twice = |publish: &dyn Fn()| (0..2).for_each(|_| publish());
+    assert_eq!(capture(|| twice(&begin)), []);
+    twice(&end);
+    let captured = capture(|| {
+        twice(&begin);
+        twice(&end);
+        queue.deliver();
+    });
+    let lines: Vec<_> = captured.iter().map(Captured::message).collect();
+    assert_eq!(lines, ["operations wait for a server no more: 2 had waited, the longest 2.0s"]);
 }
 
 /// Messages about check-outs have the level *debug*.
