@@ -64,7 +64,7 @@
 //!
 //! A generic pool has its name in the place of the address, and the field `poolName` in messages, without
 //! `serverHost` and `serverPort`. Events of Cassandra's pools are messages of [`CONNECTION`], those of its cluster of
-//! [`TOPOLOGY`], without those of single requests.
+//! [`TOPOLOGY`], without those of [`EventKinds::REQUESTS`].
 //!
 //! Of many operations that wait for a server, one has the message of [`SERVER_SELECTION`] every ten seconds, for each
 //! selector, with the number of the others as `othersWaiting`.
