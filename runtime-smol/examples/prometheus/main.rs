@@ -43,8 +43,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let recorder = recorder()?;
 
     let mut arguments = std::env::args().skip(1);
-    let fake = FakeServer::start(FakeOptions::default())?;
-    let url = arguments.next().unwrap_or_else(|| fake.uri());
+    let given = arguments.next();
+    let fake = if given.is_none() { Some(FakeServer::start(FakeOptions::default())?) } else { None };
+    let url = given.or_else(|| fake.as_ref().map(FakeServer::uri)).unwrap_or_default();
     let listen = arguments.next().unwrap_or_else(|| "127.0.0.1:9898".to_owned());
     smol::block_on(async {
         let mut tasks = vec![smol::spawn(keep_up(recorder.clone()))];
@@ -119,7 +120,11 @@ async fn read_rows(session: Session) {
 async fn count(pool: Pool<Redis>) {
     loop {
         match pool.get().await {
-            Ok(mut connection) => drop(connection.command(&["INCR", "ticks"]).await),
+            Ok(mut connection) => {
+                if let Err(error) = connection.command(&["INCR", "ticks"]).await {
+                    eprintln!("{error}");
+                }
+            }
             Err(error) => eprintln!("{error}"),
         }
         smol::Timer::after(PAUSE).await;
