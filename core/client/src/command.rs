@@ -315,7 +315,7 @@ impl<P: Platform> Client<P> {
             let is_labelled = is_labelled && error.is_unsent();
             session.failed(if is_labelled { label_retryable_write(error, attempts, None) } else { error })
         };
-        let (mut txn_number, mut retries) = (None, 0);
+        let mut txn_number = None;
         loop {
             let taken = if session.own.is_some() {
                 Box::pin(self.next_in(session, &mut attempts, deadline, false)).await
@@ -326,7 +326,7 @@ impl<P: Platform> Client<P> {
                 Ok(guard) => guard,
                 Err(error) => return Err(failed(session, &attempts, error)),
             };
-            self.inner.core.events().retried(attempts.retries() - core::mem::replace(&mut retries, attempts.retries()));
+            self.inner.core.events().retried(attempts.take_retries());
             guard.set_operation_id(operation_id);
             // Servers accept no other mode than `primary` in a transaction.
             let direct = self.options().direct_connection && !in_transaction;

@@ -386,7 +386,6 @@ impl<P: Platform> Client<P> {
         let (operation_id, kinds) = self.operation();
         let attempts = self.inner.core.attempts::<Error>(self.criteria(None), deadline, policy);
         let mut attempts = attempts.named(name, operation_id, kinds);
-        let mut retries = 0;
         loop {
             // After a network error, a commit has another connection, which nothing else needs.
             let is_pinned = session.own.as_ref().is_some_and(|own| own.transaction.pinned().is_some());
@@ -399,7 +398,7 @@ impl<P: Platform> Client<P> {
                 Ok(guard) => guard,
                 Err(error) => return Err(session.unsent(label_retryable_write(error, &attempts, None), is_commit)),
             };
-            self.inner.core.events().retried(attempts.retries() - core::mem::replace(&mut retries, attempts.retries()));
+            self.inner.core.events().retried(attempts.take_retries());
             guard.set_operation_id(operation_id);
             if self.is_paced(deadline) {
                 self.pace(&mut guard);

@@ -250,8 +250,9 @@ pub struct Attempts<'a, R: Runtime, E> {
     criteria: SelectionCriteria<'a>,
     deadline: Option<Instant>,
     policy: RetryPolicy,
-    /// The number of failed attempts.
+    /// The number of failed attempts, and of those that `take_retries` has returned.
     failures: u32,
+    taken: u32,
     /// The number of attempts that may fail before the last.
     retries_max: u32,
     /// The server of the current or last attempt.
@@ -284,6 +285,7 @@ impl<R: Runtime> ClientCore<R> {
             deadline,
             policy,
             failures: 0,
+            taken: 0,
             retries_max: if deadline.is_some() { u32::MAX } else { 1 },
             server: None,
             deprioritized,
@@ -376,9 +378,10 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         }
     }
 
-    /// The number of attempts after the first.
-    pub const fn retries(&self) -> u32 {
-        self.failures
+    /// The number of attempts after the first, since the last call.
+    pub const fn take_retries(&mut self) -> u32 {
+        let taken = core::mem::replace(&mut self.taken, self.failures);
+        self.failures - taken
     }
 
     /// Takes the error of the previous attempt, of an operation that makes no other attempt after all.
