@@ -621,8 +621,28 @@ fn statement_that_is_forgotten_at_once_is_an_error() {
         let error = call.send().await.expect_err("refused");
         let RequestError::Server(error) = error else { panic!("{error:?}") };
         assert_eq!(error.code, ErrorCode::UNPREPARED);
-        let executed = one.log().iter().filter(|request| request.kind == RequestKind::Execute).count();
-        assert_eq!(executed, 2);
+        let executed = || one.log().iter().filter(|request| request.kind == RequestKind::Execute).count();
+        assert_eq!(executed(), 4, "and after each of three preparations");
+        let calls = [session.execute(&statement, &()).consistency(Consistency::One)];
+        let Some(Err(RequestError::Server(error))) = session.request_all(&calls).await.pop() else { panic!("refused") };
+        assert_eq!((error.code, executed()), (ErrorCode::UNPREPARED, 8));
+        session.close().await;
+    });
+}
+
+#[test]
+fn statement_that_is_forgotten_again_while_it_is_prepared_is_no_error() {
+    let one = server();
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).request_timeout(PATIENCE);
+        let session = Session::new(options).expect("valid options");
+        let statement = session.prepare("echo tea").await.expect("prepared");
+        let forgotten = || Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned());
+        let call = session.execute(&statement, &()).consistency(Consistency::One);
+        one.add(Rule::on(RequestKind::Execute, forgotten()).times(3));
+        call.clone().send().await.expect("a reply");
+        one.add(Rule::on(RequestKind::Execute, forgotten()).times(3));
+        session.request_all(&[call]).await.pop().expect("one result").expect("a reply");
         session.close().await;
     });
 }

@@ -23,6 +23,9 @@ use poolhouse_core::mux::AcquireError;
 use poolhouse_core::{Instant, Reason};
 use poolhouse_cql::{ErrorCode, Opcode, Response};
 
+/// How often the statements of a call are prepared again.
+pub(super) const REPAIRS_MAX: u8 = 3;
+
 /// The state that all attempts of a call share.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Trip {
@@ -443,14 +446,14 @@ pub(super) async fn renew<P: Platform>(
 }
 
 /// Prepares the statements of a call on the host that has answered that it does not have one of them, and
-/// sends the call there again. If that host fails meanwhile, the call begins anew, once: the other hosts
-/// may take it.
+/// sends the call there again: a few times, because the host may have forgotten one meanwhile. If the host
+/// fails, the call begins anew: the other hosts may take it.
 async fn repair<P: Platform>(
     call: &Call<'_, P>,
     deadline: Option<Instant>,
     mut result: Result<Reply, RequestError>,
 ) -> Result<Reply, RequestError> {
-    for is_last in [false, true] {
+    for left in (0..REPAIRS_MAX).rev() {
         let error = match result {
             Err(RequestError::Server(error)) if error.code == ErrorCode::UNPREPARED => error,
             result => return result,
@@ -460,12 +463,12 @@ async fn repair<P: Platform>(
         let prepared = call.shared.prepare_on(host[0], &call.body.statements(), deadline, &error).await;
         result = match prepared.into_iter().collect::<Result<Vec<()>, _>>() {
             Ok(_) => Flight::new(call.clone().hosts(&host)).until(deadline).await,
-            Err(error) => Err(error),
+            Err(error @ RequestError::NoHost(_)) => Err(error),
+            Err(error) => return Err(error),
         };
-        if is_last || !matches!(result, Err(RequestError::NoHost(_))) {
-            return result;
+        if left > 0 && matches!(result, Err(RequestError::NoHost(_))) {
+            result = Flight::new(call).until(deadline).await;
         }
-        result = Flight::new(call).until(deadline).await;
     }
     result
 }

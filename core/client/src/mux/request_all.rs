@@ -4,7 +4,7 @@ use super::call::Call;
 use super::error::{RequestError, ServerError};
 use super::host::{Change, Host, Outcome};
 use super::prepared::Statement;
-use super::request::{Tried, Trip};
+use super::request::{REPAIRS_MAX, Tried, Trip};
 use super::{Reply, Session};
 use crate::{Net, Platform};
 use alloc::boxed::Box;
@@ -23,9 +23,6 @@ use poolhouse_driver::BaseRuntime as _;
 /// The number of requests that begin under one lock of a host. More would delay the other users of
 /// the host.
 const BEGIN_MAX: usize = 1024;
-
-/// How often calls begin anew, because the host that prepared their statements again has failed.
-const REPAIRS_MAX: u8 = 2;
 
 impl<P: Platform> Session<P> {
     /// Sends many calls, and waits for all answers. Returns the result of each call, in their order.
@@ -448,7 +445,7 @@ async fn repaired<'a, P: Platform>(
         some.into_iter().map(|index| (index, failure(&index))).partition(|one| one.1.is_some());
     let mut results: Repaired = failed.into_iter().filter_map(|(index, error)| Some((index, Err(error?)))).collect();
     let again: Vec<_> = good.iter().map(|(index, _)| calls[*index].clone().hosts(&host)).collect();
-    results.extend(good.iter().map(|(index, _)| *index).zip(RequestAll::new(&again, deadline, 0).await));
+    results.extend(good.iter().map(|(index, _)| *index).zip(RequestAll::new(&again, deadline, repairs_max).await));
     let is_lost = |(_, result): &(usize, Result<Reply, RequestError>)| matches!(result, Err(RequestError::NoHost(_)));
     let lost: Vec<usize> = results.iter().filter(|one| is_lost(one)).map(|(index, _)| *index).collect();
     if !lost.is_empty() {

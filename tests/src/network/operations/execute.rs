@@ -33,8 +33,8 @@ async fn on_session(sim: &Sim, session: &Session<Sim>, work: Work) -> Result<(),
         Work::Query { number, is_idempotent, timeout, location } => {
             let (text, key) = (text_of(number), location.map(|(_, key)| key.to_be_bytes()));
             let mut batch = Batch::unlogged();
-            // All kinds of calls and futures follow the same rules.
-            let (is_of_many, is_prepared, is_batch) = (number % 3 == 1, number % 6 > 3, number % 6 == 5);
+            // Each kind of call by each kind of future: all follow the same rules.
+            let (is_of_many, is_prepared, is_batch) = (number % 2 == 1, number / 2 % 3 == 1, number / 2 % 3 == 2);
             let mut call = session.query(&text);
             if is_batch {
                 batch.query_with(&text, ());
