@@ -99,6 +99,11 @@ pub(crate) fn run(settings: &Settings) -> Section {
             section.tables.push(table);
         }
     }
+    if KINDS.iter().all(|kind| kind.incidents(settings).is_empty()) {
+        let mut table = Table::new("incidents", &[]);
+        table.skip("all clients", format!("no title of an incident has all words of --only={}", settings.only.join(",")));
+        section.tables.push(table);
+    }
     section.note("Each client has 50 tasks. A task writes a row with a new number and reads it, with w: majority and QUORUM, and pauses for 250 ms. All clients run at the same time, so the incidents are the same for each; they share the machine, and their rates are no measurements. An operation is counted where it ends.");
     section.note("Lost: acknowledged writes that the judge does not find in the end. Doubled: writes that it finds more than once. The database chooses the rows' keys at each execution, so a second execution of a write adds a row; but the drivers of MongoDB choose them themselves, and then the second one fails. Not ended: operations that began before the last incident and were running at the end. Not read: reads that did not find a write that was acknowledged before. That may happen at a primary that was stopped, and continues before it has found that there is another one, and, as is presumed, at a new primary that has not learned yet which writes the majority has: reads with the read concern majority do not exclude it. The planted clients show that the judge finds these defects; they are clients with the default options otherwise.");
     section.note("A gap is a time without a success of any task. A return is the time from a server listening again, after its process had ended, to an established connection of the client. Opened: connections that the client has opened at the new primary since the incident until one second after the election, or at the returned node of Cassandra in its first second; after all members were killed, at the one that was primary before, in its first second. Both are found in the system's tables every 20 ms, and include connections of monitors.");
