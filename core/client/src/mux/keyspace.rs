@@ -68,8 +68,8 @@ impl<P: Platform> Session<P> {
     ///
     /// Nothing has changed. [`RequestError::Keyspace`]: no keyspace can have the name, or a server
     /// refuses it because it does not exist. [`RequestError::NoHost`]: no host accepts connections.
-    /// [`RequestError::UnknownDataCenter`], [`RequestError::TimedOut`], [`RequestError::Closed`], [`RequestError::Abandoned`],
-    /// [`RequestError::Forked`].
+    /// [`RequestError::UnknownDataCenter`], [`RequestError::TimedOut`], [`RequestError::Closed`],
+    /// [`RequestError::Abandoned`], [`RequestError::Forked`].
     ///
     /// # Example
     ///
