@@ -4,6 +4,7 @@ use async_io::Timer;
 use core::fmt::Debug;
 use core::time::Duration;
 use futures_lite::FutureExt;
+#[cfg(feature = "contract")]
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
 
@@ -29,6 +30,7 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The processor time that this thread has used. Load of the machine adds nothing to it.
+#[cfg(feature = "contract")]
 #[must_use]
 pub fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
