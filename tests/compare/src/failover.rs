@@ -101,7 +101,10 @@ pub(crate) fn run(settings: &Settings) -> Section {
     }
     if KINDS.iter().all(|kind| kind.incidents(settings).is_empty()) {
         let mut table = Table::new("incidents", &[]);
-        table.skip("all clients", format!("no title of an incident has all words of --only={}", settings.only.join(",")));
+        table.skip(
+            "all clients",
+            format!("no title of an incident has all words of --only={}", settings.only.join(",")),
+        );
         section.tables.push(table);
     }
     section.note("Each client has 50 tasks. A task writes a row with a new number and reads it, with w: majority and QUORUM, and pauses for 250 ms. All clients run at the same time, so the incidents are the same for each; they share the machine, and their rates are no measurements. An operation is counted where it ends.");
