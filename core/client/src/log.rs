@@ -397,11 +397,19 @@ impl Logs {
         if self.options.command >= LevelFilter::WARN {
             tracing::warn!(
                 target: COMMAND,
-                statements,
-                size_bytes,
                 "a batch of {statements} statements has {size_bytes} bytes: Cassandra refuses batches of several partitions \
                  above its batch_size_fail_threshold, by default 50 KiB (further such batches are not reported)"
             );
+        }
+    }
+
+    /// Logs a warning about messages for which the queue had no room.
+    fn warn_of_lost(&self, count: u64) {
+        match self.options.style {
+            LogStyle::Structured => {
+                tracing::warn!(target: TOPOLOGY, message = "Log messages were lost", "count" = count);
+            }
+            LogStyle::Text => tracing::warn!(target: TOPOLOGY, "Log messages were lost: {count}"),
         }
     }
 

@@ -8,7 +8,6 @@
 use super::{DEPLOYMENT, Name, Shown, UNKNOWN, append};
 use crate::liveness::{Turn, down};
 use core::fmt;
-use core::net::SocketAddr;
 use poolhouse_core::cluster::ClusterEvent;
 use poolhouse_core::mux::{HexCode, MuxClosed, MuxEvent};
 use poolhouse_core::observe::EventContext;
@@ -47,7 +46,7 @@ pub(super) enum Fact<'a> {
     /// An event of a cluster of Cassandra.
     Cluster { event: &'a ClusterEvent, address: Option<&'a str>, reason: Option<&'a Reason> },
     /// A session has read the tables of its cluster from a node.
-    Discovered { peer: Option<SocketAddr>, count: u32 },
+    Discovered { address: Option<&'a str>, count: u32 },
     /// A server that was down is known again.
     ServerReconnected { address: &'a str },
     /// The connections of a pool, or of one service, became stale.
@@ -260,6 +259,10 @@ impl fmt::Display for Fact<'_> {
             Some(set) => write!(f, " of replica set {}", Name(set)),
             None => Ok(()),
         };
+        let control_lost = |f: &mut fmt::Formatter<'_>, address: &Option<&str>| {
+            f.write_str("control connection lost: ")?;
+            address.map_or(Ok(()), |address| write!(f, "{}: ", Name(address)))
+        };
         match self {
             Self::PrimaryLost { primary, set, now, .. } => {
                 write!(f, "primary lost: {}", Name(primary.address()))?;
@@ -292,21 +295,24 @@ impl fmt::Display for Fact<'_> {
                 write!(f, ", and the client looks for \"{}\"", Name(wanted))
             }
             Self::Incompatible(reason) => write!(f, "incompatible server: {reason}"),
-            Self::Discovered { peer, count } => {
+            Self::Discovered { address, count } => {
                 f.write_str("control connection established: ")?;
-                peer.map_or(Ok(()), |peer| write!(f, "{peer}, "))?;
+                address.map_or(Ok(()), |address| write!(f, "{}, ", Name(address)))?;
                 write!(f, "{count} {}", nodes(*count))
             }
             Self::Cluster { event, address, reason } => match event {
                 ClusterEvent::ControlFailed { cause } => {
-                    f.write_str("control connection lost: ")?;
-                    address.map_or(Ok(()), |address| write!(f, "{}: ", Name(address)))?;
+                    control_lost(f, address)?;
                     write!(f, "{}", HexCode(*cause))
                 }
                 ClusterEvent::QueryFailed { query } => {
-                    write!(f, "control connection lost: the node has not answered the query {query:?} as it must")
+                    control_lost(f, address)?;
+                    write!(f, "the node has not answered the query {query:?} as it must")
                 }
-                ClusterEvent::OtherCluster => f.write_str("control connection lost: the node is of another cluster"),
+                ClusterEvent::OtherCluster => {
+                    control_lost(f, address)?;
+                    f.write_str("the node is of another cluster")
+                }
                 ClusterEvent::RowsIgnored { count } => {
                     let rows =
                         if *count == 1 { "row of the tables of nodes is" } else { "rows of the tables of nodes are" };

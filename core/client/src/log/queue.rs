@@ -12,7 +12,6 @@ use crate::liveness::Liveness;
 use crate::lock;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use poolhouse_core::cluster::ClusterEvent;
@@ -62,8 +61,8 @@ struct Known {
     liveness: Liveness,
     /// Whether a line has reported that the tables of the cluster cannot be read, and none was read since.
     has_lost_control: bool,
-    /// The node of the control connection, until its tables were read first.
-    new_control: Option<Option<SocketAddr>>,
+    /// Whether the control connection is new: its tables were not read yet.
+    is_new_control: bool,
     /// Whether the tables were read: the nodes of the first ones are no news.
     has_read: bool,
     /// Rows of the last tables that were ignored.
@@ -259,19 +258,19 @@ impl LogQueue {
         let known = &mut *lock(&self.known);
         let fact = Fact::Cluster { event, address: context.address, reason: context.reason };
         let is_news = match event {
-            ClusterEvent::ControlConnected { peer } => {
-                known.new_control = Some(*peer);
+            ClusterEvent::ControlConnected { .. } => {
+                known.is_new_control = true;
                 false
             }
             ClusterEvent::ControlFailed { .. } | ClusterEvent::QueryFailed { .. } | ClusterEvent::OtherCluster => {
-                known.new_control = None;
+                known.is_new_control = false;
                 !core::mem::replace(&mut known.has_lost_control, true)
             }
             ClusterEvent::NodesRead { count } => {
                 (known.has_read, known.has_lost_control) = (true, false);
                 known.ignored_rows = core::mem::take(&mut known.now_ignored);
-                if let Some(peer) = known.new_control.take() {
-                    self.push_if_logged(&Fact::Discovered { peer, count: *count });
+                if core::mem::take(&mut known.is_new_control) {
+                    self.push_if_logged(&Fact::Discovered { address: context.address, count: *count });
                 }
                 false
             }
@@ -409,9 +408,7 @@ impl Publish for LogQueue {
         if self.shared.waiting.load(Ordering::Acquire) {
             self.shared.empty(|next| match next {
                 Next::Entry(entry) => self.emit(&entry),
-                Next::Lagged(count) => {
-                    tracing::warn!(target: TOPOLOGY, message = "Log messages were lost", "count" = count);
-                }
+                Next::Lagged(count) => self.logs.warn_of_lost(count),
             });
         }
     }

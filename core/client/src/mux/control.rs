@@ -80,14 +80,15 @@ impl Discovery {
 /// Runs the control task until the session is closed.
 pub(super) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
     // The task may have started again after a panic: its connection was dropped.
-    shared.step_cluster(|cluster, now, tap| cluster.handle_failed(now, Cause::Cancelled, tap));
+    shared.step_cluster(&EventContext::NONE, |cluster, now, tap| cluster.handle_failed(now, Cause::Cancelled, tap));
     let mut link = None;
     while shared.unless_closed(advance(&shared, &mut link)).await.is_some() {}
 }
 
 /// Executes the next action of the cluster, or waits for input or time.
 async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
-    let action = shared.step_cluster(|cluster, now, tap| {
+    let context = link.as_ref().map_or(EventContext::NONE, Link::context);
+    let action = shared.step_cluster(&context, |cluster, now, tap| {
         cluster.handle_timeout(now, tap);
         cluster.poll_action(now)
     });
@@ -145,9 +146,7 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
             let unread = input.len();
             input.resize(INPUT_BYTES.max(unread), 0);
             let context = EventContext::of_server(&address);
-            shared.step_cluster(|cluster, now, tap| {
-                cluster.handle_connected(now, peer, &mut Within::new(tap, context));
-            });
+            shared.step_cluster(&context, |cluster, now, tap| cluster.handle_connected(now, peer, tap));
             let (unread, envelopes) = (Some(unread), Vec::new());
             *link = Some(Link { socket, address, peer, asked: None, input, unread, envelopes });
         }
@@ -158,9 +157,7 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
 /// Reports that the control connection was not established, or has ended.
 fn fail<P: Platform>(shared: &Shared<P>, address: &str, failure: &LinkFailure) {
     let context = EventContext::of_server(address).with_reason(&failure.reason);
-    shared.step_cluster(|cluster, now, tap| {
-        cluster.handle_failed(now, failure.cause, &mut Within::new(tap, context));
-    });
+    shared.step_cluster(&context, |cluster, now, tap| cluster.handle_failed(now, failure.cause, tap));
 }
 
 /// The control connection.
@@ -179,7 +176,24 @@ struct Link<P: Platform> {
     envelopes: Vec<u8>,
 }
 
+/// The node that has sent an envelope.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    address: &'a str,
+    peer: Option<SocketAddr>,
+}
+
+impl<'a> Source<'a> {
+    const fn context(self) -> EventContext<'a> {
+        EventContext::of_server(self.address)
+    }
+}
+
 impl<P: Platform> Link<P> {
+    const fn context(&self) -> EventContext<'_> {
+        EventContext::of_server(self.address.as_str())
+    }
+
     async fn send(&mut self, shared: &Shared<P>, query: ClusterQuery) -> Result<(), LinkFailure> {
         let parameters = Parameters::new(Consistency::One);
         let request = match query {
@@ -220,7 +234,8 @@ impl<P: Platform> Link<P> {
 
     /// Processes this number of bytes of the input, and gives memory back.
     async fn take_in(&mut self, shared: &Shared<P>, count: usize) -> Result<(), LinkFailure> {
-        let Self { socket, peer, asked, input, .. } = self;
+        let Self { socket, address, peer, asked, input, .. } = self;
+        let from = Source { address, peer: *peer };
         let mut bytes = input.get(..count).unwrap_or_default();
         let mut events = 0;
         loop {
@@ -229,13 +244,13 @@ impl<P: Platform> Link<P> {
             let Some(envelope) = step.envelope else { break };
             match envelope.header.stream {
                 EVENT_STREAM => {
-                    take_event(shared, *peer, &envelope);
+                    take_event(shared, from, &envelope);
                     pause(events, EVENTS_TURN).await;
                     events += 1;
                 }
                 STREAM => {
                     let query = asked.take().ok_or(Cause::Protocol)?;
-                    take_answer(shared, *peer, query, &envelope).await;
+                    take_answer(shared, from, query, &envelope).await;
                 }
                 _ => return Err(Cause::Protocol.into()),
             }
@@ -248,10 +263,10 @@ impl<P: Platform> Link<P> {
 }
 
 /// Takes an event of the server. Those that are malformed or unknown are ignored.
-fn take_event<P: Platform>(shared: &Shared<P>, peer: Option<SocketAddr>, envelope: &Envelope<'_>) {
+fn take_event<P: Platform>(shared: &Shared<P>, from: Source<'_>, envelope: &Envelope<'_>) {
     let Ok(Response::Event(event)) = envelope.response() else { return };
     let status = |node: SocketAddr, is_up| {
-        let node = Addresses::new(&shared.options, peer).of(node.ip(), Some(node.port()))?;
+        let node = Addresses::new(&shared.options, from.peer).of(node.ip(), Some(node.port()))?;
         Some(ServerEvent::Status { node, is_up })
     };
     let event = match event {
@@ -267,7 +282,7 @@ fn take_event<P: Platform>(shared: &Shared<P>, peer: Option<SocketAddr>, envelop
         }
         Event::Status { .. } | Event::Other { .. } | _ => return,
     };
-    shared.step_cluster(|cluster, now, tap| cluster.handle_event(now, event, tap));
+    shared.step_cluster(&from.context(), |cluster, now, tap| cluster.handle_event(now, event, tap));
     // The node may have left and returned so quickly that the cluster has it as available.
     if let ServerEvent::Status { node, is_up: true } = event {
         let hosts = shared.hosts();
@@ -285,29 +300,30 @@ struct Unusable {
 
 async fn take_answer<P: Platform>(
     shared: &Shared<P>,
-    peer: Option<SocketAddr>,
+    from: Source<'_>,
     query: ClusterQuery,
     envelope: &Envelope<'_>,
 ) {
-    if let Err(Unusable { is_invalid }) = try_answer(shared, peer, query, envelope).await {
-        shared.step_cluster(|cluster, now, tap| cluster.handle_query_failed(now, is_invalid, tap));
+    if let Err(Unusable { is_invalid }) = try_answer(shared, from, query, envelope).await {
+        shared.step_cluster(&from.context(), |cluster, now, tap| cluster.handle_query_failed(now, is_invalid, tap));
     }
 }
 
 async fn try_answer<P: Platform>(
     shared: &Shared<P>,
-    peer: Option<SocketAddr>,
+    from: Source<'_>,
     query: ClusterQuery,
     envelope: &Envelope<'_>,
 ) -> Result<(), Unusable> {
     let Some(discovery) = &shared.discovery else { return Ok(()) };
-    let addresses = Addresses::new(&shared.options, peer);
+    let addresses = Addresses::new(&shared.options, from.peer);
+    let context = from.context();
     match query {
         ClusterQuery::Register => match envelope.response() {
             Ok(Response::Ready) => {
                 // Changes of the schema may have been missed until now.
                 lock(&shared.statements).clear();
-                shared.step_cluster(|cluster, _, _| cluster.handle_registered());
+                shared.step_cluster(&context, |cluster, _, _| cluster.handle_registered());
             }
             other => return Err(unusable(other.ok())),
         },
@@ -315,19 +331,19 @@ async fn try_answer<P: Platform>(
             let rows = rows_of(envelope, 1)?;
             let row = tables::local_row(rows, &addresses).ok_or(Unusable { is_invalid: false })?;
             lock(discovery).has_known_tokens = tables::has_known_tokens(rows);
-            shared.step_cluster(|cluster, now, tap| cluster.handle_local(now, row, tap));
+            shared.step_cluster(&context, |cluster, now, tap| cluster.handle_local(now, row, tap));
         }
         ClusterQuery::Peers | ClusterQuery::OldPeers => {
             let rows = rows_of(envelope, tables::ROWS_MAX)?;
             // Before the lock is taken, which the status of the cluster needs.
             let peers = tables::peers(rows, &addresses).await;
-            shared.step_cluster(|cluster, now, tap| cluster.handle_peers(now, peers, tap));
+            shared.step_cluster(&context, |cluster, now, tap| cluster.handle_peers(now, peers, tap));
         }
         ClusterQuery::Keyspaces => {
             let rows = rows_of(envelope, tables::KEYSPACES_MAX)?;
             let found = tables::keyspaces(rows, shared.options.local_data_center.as_deref()).await;
             lock(discovery).keyspaces = Arc::new(found);
-            shared.step_cluster(|cluster, _, _| cluster.handle_keyspaces());
+            shared.step_cluster(&context, |cluster, _, _| cluster.handle_keyspaces());
         }
     }
     Ok(())
@@ -442,7 +458,7 @@ async fn publish<P: Platform>(shared: &Shared<P>) {
     let options = &shared.options;
     let local = options.local_data_center.as_deref();
     let (mut hosts, unwanted) = hosts_of(&nodes, options).await;
-    shared.step_cluster(|cluster, _, _| cluster.ignore(unwanted));
+    shared.step_cluster(&EventContext::NONE, |cluster, _, _| cluster.ignore(unwanted));
     // A host that is no longer a node takes no new requests, and its pool stays until those in flight
     // have ended.
     let before = shared.hosts();
@@ -489,17 +505,23 @@ async fn publish<P: Platform>(shared: &Shared<P>) {
         let is_missing = shared.hosts().missing().is_some();
         let reason = if is_missing { Reason::new(shared.no_host(false)) } else { Reason::NONE };
         let context = EventContext::NONE.with_reason(&reason);
-        shared.step_cluster(|_, now, tap| tap.on_event_in(now, &ClusterEvent::NoLocalNodes, &context));
+        shared.step_cluster(&context, |_, now, tap| tap.on_event(now, &ClusterEvent::NoLocalNodes));
     }
 }
 
 impl<P: Platform> Shared<P> {
     /// Changes the cluster under its lock. `None` without one.
-    fn step_cluster<T>(&self, change: impl FnOnce(&mut Cluster, Instant, &mut Tap<'_, Events>) -> T) -> Option<T> {
+    ///
+    /// - `context`: of the events.
+    fn step_cluster<T>(
+        &self,
+        context: &EventContext<'_>,
+        change: impl FnOnce(&mut Cluster, Instant, &mut Within<'_, Tap<'_, Events>>) -> T,
+    ) -> Option<T> {
         let discovery = self.discovery.as_ref()?;
         let result = {
             let (now, mut discovery) = (self.now(), lock(discovery));
-            change(&mut discovery.cluster, now, &mut Tap::new(&self.events))
+            change(&mut discovery.cluster, now, &mut Within::new(Tap::new(&self.events), *context))
         };
         self.events.deliver();
         Some(result)

@@ -76,6 +76,16 @@ fn queue_is_bounded_and_reports_the_number_of_dropped_messages() {
     assert_eq!(captured[LOG_QUEUE_EVENTS + 1].message(), "Connection pool ready", "and it goes on");
 }
 
+#[test]
+fn number_of_dropped_messages_is_in_the_text_style() {
+    let queue = LogQueue::new(LogOptions { style: LogStyle::Text, ..LogOptions::DEFAULT });
+    let captured = capture(|| {
+        (0..LOG_QUEUE_EVENTS + 5).for_each(|_| publish(&queue));
+        queue.deliver();
+    });
+    assert_eq!(captured[LOG_QUEUE_EVENTS].message(), "Log messages were lost: 5");
+}
+
 /// The options may let the queue keep whole replies, and the server chooses the length of each
 /// reply.
 #[test]
@@ -329,18 +339,19 @@ fn cluster_is_reported_in_lines_without_its_first_nodes() {
             (8, ClusterEvent::QueryFailed { query: ClusterQuery::Local }),
         ];
         for (second, event) in events {
-            queue.publish(at(second), EventRef::Cluster(&event));
+            let context = EventContext::of_server("seed.example:9042");
+            queue.publish_in(at(second), EventRef::Cluster(&event), &context);
         }
         queue.deliver();
     });
     let lines: Vec<_> = captured.iter().filter(|message| message.target == DEPLOYMENT).map(Captured::message).collect();
     let expected = [
-        "control connection lost: network error",
-        "control connection established: 127.0.0.1:9042, 2 nodes",
+        "control connection lost: seed.example:9042: network error",
+        "control connection established: seed.example:9042, 2 nodes",
         "node added: 127.0.0.3:9042",
         "1 row of the tables of nodes is ignored: each needs an address with a port that no other has, a data centre and a \
          rack",
-        "control connection lost: the node has not answered the query Peers as it must",
+        "control connection lost: seed.example:9042: the node has not answered the query Peers as it must",
     ];
     assert_eq!(lines, expected);
 }
