@@ -244,8 +244,7 @@ impl<P: Platform> Client<P> {
     /// on the server: the caller probably takes it for the whole result.
     #[cfg(feature = "tracing")]
     fn warn_of_open_cursor(&self, command: &[u8], reply: RawDocument<'_>) {
-        let command = RawDocument::new(command).ok().and_then(|command| command.iter().next()?.ok());
-        let name = command.map_or("", |element| element.key);
+        let name = name_of(command);
         if !matches!(name, "find" | "aggregate" | "listCollections" | "listIndexes") {
             return;
         }

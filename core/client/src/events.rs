@@ -83,12 +83,7 @@ impl Events {
         if self.metrics.client().is_some() {
             return true;
         }
-        self.logs_slow_requests()
-    }
-
-    /// Whether slow requests of Cassandra are logged. MongoDB's slow commands are found by their events.
-    #[inline]
-    pub(super) fn logs_slow_requests(&self) -> bool {
+        // MongoDB's slow commands are found by their events.
         #[cfg(feature = "tracing")]
         return self.logs.logs_slow_requests();
         #[cfg(not(feature = "tracing"))]

@@ -4,10 +4,10 @@
 //! of Cassandra have no monitor.
 
 use alloc::vec::Vec;
-use poolhouse_core::Cause;
 use poolhouse_core::mux::{Distance, MuxClosed, MuxEvent};
 use poolhouse_core::pool::{ClosedReason, PoolEvent};
-use poolhouse_core::topology::{ServerDescription, ServerError, StateChange};
+use poolhouse_core::topology::{ServerDescription, ServerError, StateChange, TopologyDescription, TopologyType};
+use poolhouse_core::{Cause, ServerType};
 
 /// Counts the open connections of a pool.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Liveness {
 pub(crate) enum Turn {
     /// No connection is open, and the last one failed or was not established, for this cause.
     Down(Cause),
-    /// A connection is open again.
+    /// A connection is open again, or the server has answered: it refuses the credential.
     Up,
 }
 
@@ -96,8 +96,11 @@ impl Liveness {
     }
 
     fn failed(&mut self, cause: Cause) -> Option<Turn> {
-        // The pool gave the attempt up, or the server has answered: it refuses the credential.
-        let is_own = matches!(cause, Cause::Cancelled | Cause::Closed | Cause::Resources | Cause::Authentication);
+        if cause == Cause::Authentication {
+            return core::mem::take(&mut self.is_down).then_some(Turn::Up);
+        }
+        // The pool gave the attempt up.
+        let is_own = matches!(cause, Cause::Cancelled | Cause::Closed | Cause::Resources);
         if self.is_unused || is_own || self.open_count > 0 {
             return None;
         }
@@ -120,5 +123,12 @@ pub(crate) fn down(server: &ServerDescription<'_>) -> Option<ServerError> {
     (!is_up).then_some(error)
 }
 
+/// The primary of a replica set.
+pub(crate) fn primary_of<'a>(topology: &TopologyDescription<'a>) -> Option<ServerDescription<'a>> {
+    // With a direct connection, a primary counts as any other server.
+    let has_primary = topology.topology_type() == TopologyType::ReplicaSetWithPrimary;
+    topology.servers().find(|server| has_primary && server.server_type() == ServerType::RsPrimary)
+}
+
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

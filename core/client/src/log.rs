@@ -41,11 +41,11 @@
 //! |---|---|---|
 //! | warn | `primary lost: a:1 of replica set rs: network error: Connection refused (os error 111)` | the set has no known primary any more; the reason is the primary's error, its new type, or that it left the set |
 //! | info | `primary found: b:1 of replica set rs` | a primary is known, the first or after a loss; with `, before it was a:1` if no loss was observed |
-//! | warn | `server down: c:1: network timeout` | a server became unusable, or could not be reached from the start; once, until it is known again. Not for a lost primary. For a host of Cassandra and a generic pool: no connection is open, and the last one failed or was not established |
-//! | info | `server reconnected: c:1` | the server is known again, or a connection to it is open |
+//! | warn | `server down: c:1: network timeout` | a server became unusable, or could not be reached from the start; once, until it is known again. Not for a lost primary. For a host of Cassandra: no connection is open, and the last one failed or was not established. For a generic pool: no connection is open, and an attempt to open one failed |
+//! | info | `server reconnected: c:1` | the server is known again, or a connection to it is open, or it refuses the credential |
 //! | warn | `wrong replica set: a:1 is a member of "rs0", and the client looks for "rs1"` | a server was removed because of its reply |
 //! | warn | `incompatible server: (versions)` | the client does not support the wire versions of a server, and operations fail |
-//! | info | `operations wait for a server no more: 20 had waited, the longest 10.0s` | after an outage in which more than one operation waited, at least one for a second |
+//! | info | `operations wait for a server no more: 20 had waited, the longest 10.0s` | no operation waits any more; more than one had waited, at least one for a second, and at least one has found a server; with the number of those that waited in vain, if there are any |
 //! | info | `control connection established: a:9042, 3 nodes` | a session has read the tables of its cluster from this node |
 //! | warn | `control connection lost: b:9042: network error` | once, until tables were read again |
 //! | info | `node added: a:9042`, `node removed`, `node up`, `node down` | what the cluster reports about a node; those of the first tables have no lines |
@@ -54,8 +54,8 @@
 //! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service became stale |
 //! | warn | `authentication failed: a:1: (reason)` | a connection was refused because of its credential; once, until a connection to that server is established |
 //!
-//! The lines about single nodes of a Cassandra session, those of a connection to one included, are at most 60 in a
-//! minute.
+//! The lines about single nodes of a Cassandra session, those of a connection to one included, and about its control
+//! connection are at most 60 in a minute.
 //!
 //! When a server is down, the clear of its pool has no line, because both are one step; [`Logs`]
 //! without the driver emits a line at each clear. A server that replies, but is no longer primary
@@ -66,8 +66,9 @@
 //! `serverHost` and `serverPort`. Events of Cassandra's pools are messages of [`CONNECTION`], those of its cluster of
 //! [`TOPOLOGY`], without those of [`EventKinds::REQUESTS`].
 //!
-//! Of many operations that wait for a server, one has the message of [`SERVER_SELECTION`] every ten seconds, for each
-//! selector, with the number of the others as `othersWaiting`.
+//! Of many operations that wait for a server, the first has the message of [`SERVER_SELECTION`], and then, for each
+//! selector, one that begins to wait at least ten seconds after the last message, with the number of the others as
+//! `othersWaiting`.
 //!
 //! Other warnings use the specification's targets. [`TOPOLOGY`] has these: the topology lost its
 //! last server; a lookup of the hosts of a `mongodb+srv://` string failed or found no host

@@ -10,12 +10,13 @@
 //! |---|---|---|---|
 //! | `db.client.operation.duration` | histogram | seconds | from the call of an operation to its result, with `db.operation.name` and, unless it succeeded, `error.type` |
 //! | `poolhouse.operation.active` | gauge | operations | operations in progress |
-//! | `poolhouse.operation.waiting` | gauge | operations | those of them that wait because no server is suitable, or for a connection to a host of Cassandra |
+//! | `poolhouse.operation.waiting` | gauge | operations | operations that wait because no server is suitable, or for a connection to a host of Cassandra; those of check-outs by the application and of a warm-up are not `active` |
 //! | `poolhouse.operation.retries` | counter | attempts | attempts after the first of an operation |
 //! | `poolhouse.operation.speculative` | counter | attempts | attempts of Cassandra requests while an earlier one was not answered |
 //! | `poolhouse.primary.changes` | counter | elections | how often a replica set has another primary than before, or one again. The first one is not counted |
 //!
-//! `db.operation.name` is the name of the command, or `QUERY`, `EXECUTE`, `BATCH` or `PREPARE`.
+//! `db.operation.name` is the name of the command, or `QUERY`, `EXECUTE`, `BATCH` or `PREPARE`. Spans have
+//! `createCollection` and `dropCollection` for `create` and `drop`, as MongoDB's specification of them wants.
 //! `error.type` is the code of the server's error, or one of these: `timeout`, `no_server` (no server was suitable,
 //! or no host took the request), `network`, `authentication`, `check_out`, `cancelled` (the future was dropped),
 //! `closed`, `reply` (the reply is malformed or of another kind), `invalid` (it cannot be encoded or converted, or

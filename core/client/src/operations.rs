@@ -1,8 +1,9 @@
-//! Measuring operations: how long they take and how they end, for metrics, and for lines about slow ones.
+//! Measuring the operations of a MongoDB client: how long they take and how they end, for metrics.
+//!
+//! Requests of Cassandra are measured in `mux/timed.rs`.
 
 use super::events::Events;
 use super::{Net, Platform};
-use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_driver::BaseRuntime as _;
 
@@ -30,18 +31,17 @@ impl<'a, P: Platform> Timer<'a, P> {
         Some(Self { runtime, events, name: name(), since, has_ended: false })
     }
 
-    /// Ends the operation, and returns its duration.
+    /// Ends the operation.
     ///
     /// - `error`: the type of its error; `None` after a success.
-    pub(crate) fn end(mut self, error: Option<&str>) -> Duration {
+    pub(crate) fn end(mut self, error: Option<&str>) {
         self.has_ended = true;
-        self.record(error)
+        self.record(error);
     }
 
-    fn record(&self, error: Option<&str>) -> Duration {
+    fn record(&self, error: Option<&str>) {
         let duration = self.runtime.now().saturating_since(self.since);
         self.events.operation_ended(self.name, error, duration);
-        duration
     }
 }
 

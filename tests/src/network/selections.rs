@@ -16,6 +16,8 @@ const WRITE: &str = "write";
 struct Named {
     is_open: bool,
     is_waiting: bool,
+    /// After a wait: whether its selection must succeed.
+    must_succeed: Option<bool>,
     has_waited: bool,
     has_failed: bool,
     /// The name and the selector, which all of its events have.
@@ -109,15 +111,18 @@ impl Named {
                 assert_eq!(again, has_waited, "P59: whether an operation has waited before: {event}");
                 assert!(!core::mem::replace(&mut self.is_waiting, true), "P59: a wait begins twice: {event}");
             }
-            SelectionStage::Waited { .. } => {
+            SelectionStage::Waited { is_selected, .. } => {
+                self.must_succeed = Some(is_selected);
                 assert!(core::mem::take(&mut self.is_waiting), "P59: a wait ends twice: {event}");
             }
             SelectionStage::Succeeded { address } => {
                 assert!(!self.is_waiting, "P59: a selection ends before its wait: {event}");
                 assert!(core::mem::take(&mut self.is_open), "P59: a selection ends twice: {event}");
+                assert_ne!(self.must_succeed.take(), Some(false), "P59: the wait has found no server: {event}");
                 self.server = Some(address.to_owned());
             }
             SelectionStage::Failed { .. } => {
+                assert_ne!(self.must_succeed.take(), Some(true), "P59: the wait has found a server: {event}");
                 assert!(core::mem::take(&mut self.is_open), "P59: a selection ends twice: {event}");
                 self.has_failed = true;
             }

@@ -165,12 +165,12 @@ impl<P: Platform> Origin<P> {
                 Err(error) => error,
             };
             retry += 1;
-            core.events().retried(1);
             let until = self.client.now().saturating_add(overload_pause(retry, core.runtime().entropy()));
             if deadline.is_some_and(|deadline| until >= deadline) {
                 return Err(error.timed_out());
             }
             core.runtime().sleep_until(until).await;
+            core.events().retried(1);
         }
     }
 

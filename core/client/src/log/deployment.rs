@@ -6,14 +6,14 @@
 //! a cleared pool.
 
 use super::{DEPLOYMENT, Name, Shown, UNKNOWN, append};
-use crate::liveness::{Turn, down};
+use crate::liveness::{Turn, down, primary_of};
 use core::fmt;
 use poolhouse_core::cluster::ClusterEvent;
 use poolhouse_core::mux::{HexCode, MuxClosed, MuxEvent};
 use poolhouse_core::observe::EventContext;
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::{Incompatibility, ServerDescription, ServerError, TopologyDescription, TopologyType};
-use poolhouse_core::{Cause, ObjectId, Reason, ServerType};
+use poolhouse_core::{Cause, ObjectId, Reason};
 use poolhouse_wire::bson::RawDocument;
 use tracing::Level;
 
@@ -234,12 +234,6 @@ impl fmt::Display for Appended<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |reason| append(reason, f))
     }
-}
-
-fn primary_of<'a>(topology: &TopologyDescription<'a>) -> Option<ServerDescription<'a>> {
-    // With a direct connection, a primary counts as any other server.
-    let has_primary = topology.topology_type() == TopologyType::ReplicaSetWithPrimary;
-    topology.servers().find(|server| has_primary && server.server_type() == ServerType::RsPrimary)
 }
 
 /// Whether a topology is a replica set without a primary. A closed topology has no type.

@@ -71,7 +71,8 @@ struct Known {
     now_ignored: u32,
 }
 
-/// The maximum number of lines about nodes of a session in a minute: a node chooses how many there are.
+/// The maximum number of lines about nodes and the control connection of a session in a minute: a node chooses
+/// how many there are.
 const NODE_LINES_MAX: u32 = 60;
 
 #[derive(Debug, Default)]
@@ -187,7 +188,7 @@ impl LogQueue {
         }
     }
 
-    /// Adds the line about a node of a cluster, unless there were too many.
+    /// Adds the line about a node of a cluster, or the control connection, unless there were too many.
     fn push_of_node(&self, now: Instant, fact: &Fact<'_>) {
         if self.logs.logs_deployment() && self.logs.logs_fact(fact) && self.shared.may_add_node_line(now) {
             self.push_fact(fact);
@@ -240,15 +241,12 @@ impl LogQueue {
     fn push_facts_of_host(&self, now: Instant, event: &MuxEvent, context: &EventContext<'_>) {
         let mut known = lock(&self.known);
         known.is_refused &= !matches!(event, MuxEvent::ConnectionReady { .. });
-        let turn = known.liveness.on_mux_event(event);
-        if let Some(fact) = Fact::of_host(event, context) {
-            if !core::mem::replace(&mut known.is_refused, true) {
-                self.push_of_node(now, &fact);
-            }
-            return;
-        }
-        if let Some(turn) = turn {
+        if let Some(turn) = known.liveness.on_mux_event(event) {
             self.push_of_node(now, &Fact::of_turn(turn, context));
+        }
+        let refusal = Fact::of_host(event, context);
+        if let Some(fact) = refusal.filter(|_| !core::mem::replace(&mut known.is_refused, true)) {
+            self.push_of_node(now, &fact);
         }
     }
 
@@ -264,13 +262,16 @@ impl LogQueue {
             }
             ClusterEvent::ControlFailed { .. } | ClusterEvent::QueryFailed { .. } | ClusterEvent::OtherCluster => {
                 known.is_new_control = false;
-                !core::mem::replace(&mut known.has_lost_control, true)
+                if !core::mem::replace(&mut known.has_lost_control, true) {
+                    self.push_of_node(now, &fact);
+                }
+                false
             }
             ClusterEvent::NodesRead { count } => {
                 (known.has_read, known.has_lost_control) = (true, false);
                 known.ignored_rows = core::mem::take(&mut known.now_ignored);
                 if core::mem::take(&mut known.is_new_control) {
-                    self.push_if_logged(&Fact::Discovered { address: context.address, count: *count });
+                    self.push_of_node(now, &Fact::Discovered { address: context.address, count: *count });
                 }
                 false
             }
@@ -306,8 +307,8 @@ impl LogQueue {
                     });
                 }
             }
-            SelectionStage::Waited { duration } => {
-                let line = waits.end(duration);
+            SelectionStage::Waited { duration, is_selected } => {
+                let line = waits.end(duration, is_selected);
                 if let Some(line) = line.filter(|_| self.logs.logs_deployment_at_info()) {
                     self.push_line(Level::INFO, line, None);
                 }

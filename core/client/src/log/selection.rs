@@ -24,11 +24,12 @@ impl Logs {
             | when(self.logs_selection_waits(), EventKinds::SELECTION_WAITS)
     }
 
-    /// Logs an event of a selection.
+    /// Logs an event of a selection. The end of a wait has no message.
     ///
     /// - `others_waiting`: number of other operations that wait.
     pub(super) fn selection(&self, event: &SelectionEvent<'_>, others_waiting: usize) {
         match (self.options.style, event.stage) {
+            (_, SelectionStage::Waited { .. }) => {}
             (LogStyle::Structured, _) => emit(event, others_waiting),
             (LogStyle::Text, SelectionStage::Waiting { .. }) if others_waiting > 0 => {
                 tracing::info!(target: SERVER_SELECTION, "{}. Others waiting: {others_waiting}", Text(event));
@@ -99,8 +100,7 @@ impl fmt::Display for Text<'_> {
         let event = self.0;
         f.write_str(match event.stage {
             SelectionStage::Started => "Server selection started",
-            SelectionStage::Waiting { .. } => "Waiting for server to become available",
-            SelectionStage::Waited { .. } => "Server is available",
+            SelectionStage::Waiting { .. } | SelectionStage::Waited { .. } => "Waiting for server to become available",
             SelectionStage::Succeeded { .. } => "Server selection succeeded",
             SelectionStage::Failed { .. } => "Server selection failed",
         })?;

@@ -21,8 +21,10 @@ const SELECTORS_MAX: usize = 16;
 pub(super) struct Waits {
     /// Their number now.
     now: usize,
-    /// Their number since all operations had a server.
+    /// Their number since no operation waited.
     total: usize,
+    /// How many of these have ended without a server.
+    in_vain: usize,
     longest: Duration,
     /// The selectors, and the times of their last messages, while operations wait.
     last: Vec<(String, Instant)>,
@@ -50,17 +52,21 @@ impl Waits {
         Some(others)
     }
 
-    /// An operation waits no more. Returns the line for the end of all waits, if more than one had waited, and
-    /// one of them for long.
-    pub(super) fn end(&mut self, duration: Duration) -> Option<String> {
+    /// An operation waits no more. Returns the line for the end of all waits, if more than one had waited, one of
+    /// them for long, and not all of them in vain: then the outage may go on.
+    pub(super) fn end(&mut self, duration: Duration, is_selected: bool) -> Option<String> {
         self.now = self.now.saturating_sub(1);
+        self.in_vain += usize::from(!is_selected);
         self.longest = self.longest.max(duration);
         if self.now > 0 {
             return None;
         }
-        let Self { total, longest, .. } = core::mem::take(self);
-        (total > 1 && longest >= LONG)
-            .then(|| format!("operations wait for a server no more: {total} had waited, the longest {longest:.1?}"))
+        let Self { total, in_vain, longest, .. } = core::mem::take(self);
+        if total < 2 || in_vain >= total || longest < LONG {
+            return None;
+        }
+        let in_vain = if in_vain > 0 { format!(", {in_vain} in vain") } else { String::new() };
+        Some(format!("operations wait for a server no more: {total} had waited{in_vain}, the longest {longest:.1?}"))
     }
 }
 
@@ -78,18 +84,41 @@ mod tests {
         assert_eq!((waits.begin(at(1), "read", false), waits.begin(at(1), "write", false)), (None, None));
         assert_eq!(waits.begin(at(10), "read", false), Some(5), "after the period");
         for _ in 0..5 {
-            assert_eq!(waits.end(Duration::from_secs(1)), None);
+            assert_eq!(waits.end(Duration::from_secs(1), true), None);
         }
         let line = "operations wait for a server no more: 6 had waited, the longest 9.0s";
-        assert_eq!(waits.end(Duration::from_secs(9)).as_deref(), Some(line));
+        assert_eq!(waits.end(Duration::from_secs(9), true).as_deref(), Some(line));
         assert_eq!(waits.begin(at(11), "write", false), Some(0), "a new outage");
-        assert_eq!(waits.end(Duration::from_secs(9)), None, "one operation needs no summary");
+        assert_eq!(waits.end(Duration::from_secs(9), true), None, "one operation needs no summary");
         assert_eq!((waits.begin(at(12), "write", false), waits.begin(at(12), "write", false)), (Some(0), None));
-        assert_eq!((waits.end(Duration::ZERO), waits.end(Duration::ZERO)), (None, None), "nor do short waits");
+        assert_eq!(
+            (waits.end(Duration::ZERO, true), waits.end(Duration::ZERO, true)),
+            (None, None),
+            "nor do short waits"
+        );
         assert_eq!((waits.begin(at(13), "write", true), waits.begin(at(13), "write", true)), (None, None));
-        assert_eq!((waits.end(Duration::ZERO), waits.begin(at(13), "write", true)), (None, None), "the same outage");
-        assert_eq!(waits.end(Duration::from_secs(2)), None);
+        assert_eq!(
+            (waits.end(Duration::ZERO, true), waits.begin(at(13), "write", true)),
+            (None, None),
+            "the same outage"
+        );
+        assert_eq!(waits.end(Duration::from_secs(2), true), None);
         let line = "operations wait for a server no more: 2 had waited, the longest 2.0s";
-        assert_eq!(waits.end(Duration::from_secs(1)).as_deref(), Some(line), "those that wait again, too");
+        assert_eq!(waits.end(Duration::from_secs(1), true).as_deref(), Some(line), "those that wait again, too");
+    }
+
+    #[test]
+    fn outage_in_which_all_wait_in_vain_has_no_end() {
+        let mut waits = Waits::default();
+        let begin = |waits: &mut Waits| waits.begin(Instant::ORIGIN, "write", false);
+        let limit = Duration::from_secs(30);
+        begin(&mut waits);
+        begin(&mut waits);
+        assert_eq!((waits.end(limit, false), waits.end(limit, false)), (None, None));
+        begin(&mut waits);
+        begin(&mut waits);
+        assert_eq!(waits.end(limit, true), None);
+        let line = "operations wait for a server no more: 2 had waited, 1 in vain, the longest 30.0s";
+        assert_eq!(waits.end(limit, false).as_deref(), Some(line));
     }
 }

@@ -6,16 +6,15 @@ use super::{
     SYSTEM, Share, String, ToString as _, counter, describe, gauge, histogram, of_pool, record,
 };
 use crate::events::System;
-use crate::liveness::down;
+use crate::liveness::{down, primary_of};
 use crate::lock;
 use alloc::borrow::ToOwned as _;
 use core::fmt;
 use core::time::Duration;
 use hashbrown::{HashMap, HashSet};
-use poolhouse_core::ServerType;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::observe::contain;
-use poolhouse_core::topology::{SdamEvent, TopologyDescription, TopologyType};
+use poolhouse_core::topology::SdamEvent;
 use poolhouse_driver::{SelectionEvent, SelectionStage};
 use std::hash::RandomState;
 use std::sync::Mutex;
@@ -179,7 +178,7 @@ impl ClientMetrics {
     pub(super) fn on_sdam(&self, event: &SdamEvent<'_>) {
         if let SdamEvent::TopologyDescriptionChanged { previous, new, .. } = event {
             let servers = &mut *lock(&self.servers);
-            let (before, after) = (primary(previous), primary(new));
+            let [before, after] = [previous, new].map(|topology| primary_of(topology).map(|server| server.address()));
             // The first primary is no change.
             if after.is_some() && before != after && core::mem::replace(&mut servers.had_primary, true) {
                 self.primary_changes.increment(1);
@@ -208,14 +207,6 @@ impl Servers {
             server.down.set(f64::from(core::mem::take(&mut server.down_count)));
         }
     }
-}
-
-/// The address of the primary of a replica set.
-fn primary<'a>(topology: &TopologyDescription<'a>) -> Option<&'a str> {
-    // With a direct connection, a primary counts as any other server.
-    let has_primary = topology.topology_type() == TopologyType::ReplicaSetWithPrimary;
-    let mut servers = topology.servers().filter(|_| has_primary);
-    servers.find(|server| server.server_type() == ServerType::RsPrimary).map(|server| server.address())
 }
 
 impl Durations {

@@ -298,12 +298,7 @@ struct Unusable {
     is_invalid: bool,
 }
 
-async fn take_answer<P: Platform>(
-    shared: &Shared<P>,
-    from: Source<'_>,
-    query: ClusterQuery,
-    envelope: &Envelope<'_>,
-) {
+async fn take_answer<P: Platform>(shared: &Shared<P>, from: Source<'_>, query: ClusterQuery, envelope: &Envelope<'_>) {
     if let Err(Unusable { is_invalid }) = try_answer(shared, from, query, envelope).await {
         shared.step_cluster(&from.context(), |cluster, now, tap| cluster.handle_query_failed(now, is_invalid, tap));
     }

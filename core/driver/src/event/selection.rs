@@ -46,6 +46,8 @@ pub enum SelectionStage<'a> {
     Waited {
         /// How long it has waited.
         duration: Duration,
+        /// Whether a server was selected.
+        is_selected: bool,
     },
     /// A server was selected.
     Succeeded {
@@ -105,7 +107,7 @@ impl<'a> SelectionEvent<'a> {
             stage: match self.stage {
                 SelectionStage::Started => OwnedStage::Started,
                 SelectionStage::Waiting { remaining, again } => OwnedStage::Waiting(remaining, again),
-                SelectionStage::Waited { duration } => OwnedStage::Waited(duration),
+                SelectionStage::Waited { duration, is_selected } => OwnedStage::Waited(duration, is_selected),
                 SelectionStage::Succeeded { address } => OwnedStage::Succeeded(address.to_owned()),
                 SelectionStage::Failed { error } => OwnedStage::Failed(error.cloned()),
             },
@@ -128,7 +130,7 @@ impl fmt::Display for SelectionEvent<'_> {
         match self.stage {
             SelectionStage::Started | SelectionStage::Waiting { remaining: None, .. } => Ok(()),
             SelectionStage::Waiting { remaining: Some(remaining), .. } => write!(f, ", at most {remaining:?}"),
-            SelectionStage::Waited { duration } => write!(f, " for {duration:.1?}"),
+            SelectionStage::Waited { duration, .. } => write!(f, " for {duration:.1?}"),
             SelectionStage::Succeeded { address } => write!(f, ": {address}"),
             SelectionStage::Failed { error: Some(error) } => write!(f, ": {error}"),
             SelectionStage::Failed { error: None } => f.write_str(": cancelled"),
@@ -150,7 +152,7 @@ pub struct OwnedSelectionEvent {
 enum OwnedStage {
     Started,
     Waiting(Option<Duration>, bool),
-    Waited(Duration),
+    Waited(Duration, bool),
     Succeeded(String),
     Failed(Option<OperationError>),
 }
@@ -165,7 +167,9 @@ impl OwnedSelectionEvent {
                 OwnedStage::Waiting(remaining, again) => {
                     SelectionStage::Waiting { remaining: *remaining, again: *again }
                 }
-                OwnedStage::Waited(duration) => SelectionStage::Waited { duration: *duration },
+                OwnedStage::Waited(duration, is_selected) => {
+                    SelectionStage::Waited { duration: *duration, is_selected: *is_selected }
+                }
                 OwnedStage::Succeeded(address) => SelectionStage::Succeeded { address },
                 OwnedStage::Failed(error) => SelectionStage::Failed { error: error.as_ref() },
             },
@@ -181,7 +185,7 @@ impl OwnedSelectionEvent {
     pub(super) fn heap_bytes(&self) -> usize {
         let topology = self.topology.heap_bytes();
         let stage = match &self.stage {
-            OwnedStage::Started | OwnedStage::Waiting(..) | OwnedStage::Waited(_) => 0,
+            OwnedStage::Started | OwnedStage::Waiting(..) | OwnedStage::Waited(..) => 0,
             OwnedStage::Succeeded(address) => address.len(),
             // The error has a description too.
             OwnedStage::Failed(error) => error.as_ref().map_or(0, |_| topology),

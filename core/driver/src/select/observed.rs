@@ -90,7 +90,7 @@ impl<'a, 'o> Observed<'a, 'o> {
             Poll::Ready(Ok(server)) => SelectionStage::Succeeded { address: server.address() },
             Poll::Ready(Err(error)) => SelectionStage::Failed { error: Some(error) },
         };
-        self.publish_end_of_wait(state, now, tap);
+        self.publish_end_of_wait(state, now, matches!(selected, Poll::Ready(Ok(_))), tap);
         if self.has_started && !core::mem::replace(&mut self.has_ended, true) {
             self.publish(state, now, end, tap);
         }
@@ -113,10 +113,16 @@ impl<'a, 'o> Observed<'a, 'o> {
         }
     }
 
-    fn publish_end_of_wait<R: Runtime>(&mut self, state: &State<R>, now: Instant, tap: &mut Tap<'_, R::Events>) {
+    fn publish_end_of_wait<R: Runtime>(
+        &mut self,
+        state: &State<R>,
+        now: Instant,
+        is_selected: bool,
+        tap: &mut Tap<'_, R::Events>,
+    ) {
         if let Some(since) = self.waits_since.take() {
             let duration = now.saturating_since(since);
-            self.publish(state, now, SelectionStage::Waited { duration }, tap);
+            self.publish(state, now, SelectionStage::Waited { duration, is_selected }, tap);
         }
     }
 
@@ -129,7 +135,7 @@ impl<'a, 'o> Observed<'a, 'o> {
         // The drop may run during a panic, in which another panic aborts the process.
         let _ = R::contain(|| {
             core.step(|state, now, tap| {
-                self.publish_end_of_wait(state, now, tap);
+                self.publish_end_of_wait(state, now, false, tap);
                 if !has_ended {
                     self.publish(state, now, SelectionStage::Failed { error: None }, tap);
                 }

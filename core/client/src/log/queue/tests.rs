@@ -1,4 +1,5 @@
 use super::*;
+use crate::liveness::tests::conns;
 use crate::log::LogOptions;
 use crate::log::tests::capture::Captured;
 use crate::log::tests::capture::capture;
@@ -8,7 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_core::cluster::ClusterQuery;
-use poolhouse_core::mux::{Mux, MuxClosed, MuxConfig, MuxConnId, MuxId, MuxOnHeap};
+use poolhouse_core::mux::{MuxClosed, MuxId};
 use poolhouse_core::pool::{ClosedReason, ConnId, OnHeap, Pool, PoolConfig, PoolOptions};
 use poolhouse_core::pool::{PoolEvent, PoolId};
 use poolhouse_core::topology::{self, Topology, TopologyOptions};
@@ -541,7 +542,7 @@ fn waits_whose_ends_are_not_seen_are_forgotten() {
         }
     };
     let begin = || publish(SelectionStage::Waiting { remaining: None, again: false });
-    let end = || publish(SelectionStage::Waited { duration: Duration::from_secs(2) });
+    let end = || publish(SelectionStage::Waited { duration: Duration::from_secs(2), is_selected: true });
     let twice = |publish: &dyn Fn()| (0..2).for_each(|_| publish());
     assert_eq!(capture(|| twice(&begin)), []);
     twice(&end);
@@ -565,20 +566,6 @@ fn log_of_warnings_does_not_observe_check_outs() {
             assert_eq!(queue.kinds().intersects(EventKinds::CHECK_OUTS), is_observed);
         });
     }
-}
-
-/// Ids of two connections.
-fn conns() -> Vec<MuxConnId> {
-    let mut events: Vec<(Instant, MuxEvent)> = Vec::new();
-    let options = poolhouse_core::mux::MuxOptions::DEFAULT;
-    let local = poolhouse_core::mux::HostOptions { core_connections: 2, max_connections: 2, ..options.local };
-    let config = poolhouse_core::mux::MuxOptions { local, ..options }.validate().expect("valid options");
-    let mut mux = Mux::<MuxOnHeap>::new(Instant::ORIGIN, MuxId::new(1), MuxConfig::DEFAULT, &mut events);
-    mux.reconfigure(Instant::ORIGIN, config, &mut events);
-    events
-        .iter()
-        .filter_map(|(_, event)| if let MuxEvent::ConnectionCreated { conn, .. } = event { Some(*conn) } else { None })
-        .collect()
 }
 
 /// The id of a connection.

@@ -23,7 +23,7 @@ fn messages(options: LogOptions) -> (Vec<Captured>, String) {
     let stages: [SelectionStage<'_>; 8] = [
         SelectionStage::Started,
         SelectionStage::Waiting { remaining: Some(Duration::from_millis(1500)), again: false },
-        SelectionStage::Waited { duration: Duration::from_millis(2) },
+        SelectionStage::Waited { duration: Duration::from_millis(2), is_selected: true },
         SelectionStage::Waiting { remaining: None, again: false },
         SelectionStage::Succeeded { address: "a:1" },
         SelectionStage::Failed { error: Some(&timed_out) },
