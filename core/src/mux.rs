@@ -211,7 +211,8 @@ impl<M: MuxMemory> Mux<M> {
         self.entropy = entropy;
     }
 
-    /// Never assigns stream 0, unless connections have no other: a reply on it closes its connection then.
+    /// Never assigns stream 0, unless connections have no other. A reply on a stream that is not assigned closes its
+    /// connection.
     ///
     /// For servers that send errors on stream 0 to requests on other streams: another request would take the
     /// error for its own, and a third one with the same id the reply to that.
@@ -438,7 +439,7 @@ impl<M: MuxMemory> Mux<M> {
         self.is_reported_up = false;
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
-        (slot.received_at, slot.asked_at) = (now, now);
+        (slot.received_at, slot.heartbeat_at) = (now, now);
         let duration = now.saturating_since(slot.created.0);
         observer.on_event(now, &MuxEvent::ConnectionReady { mux: self.id, conn, duration });
         self.arm_shrinking(now);
@@ -573,7 +574,7 @@ impl<M: MuxMemory> Mux<M> {
                 // The heartbeat has not been sent yet, so this cannot be its reply.
                 return Err(self.refuse_reply(now, index, stream, observer));
             }
-            let duration = now.saturating_since(slot.asked_at);
+            let duration = now.saturating_since(slot.heartbeat_at);
             slot.heartbeat = None;
             self.note_reply(index);
             self.free_id(index, id, taken_for);

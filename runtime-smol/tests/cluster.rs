@@ -670,6 +670,43 @@ fn statement_is_executed_elsewhere_if_its_host_fails_while_it_prepares() {
     }
 }
 
+/// A server that has received the request ends its connection, and no other takes it.
+#[test]
+fn execution_that_was_lost_is_in_the_error_also_after_a_preparation() {
+    let forgotten = || Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned());
+    let closes = |kind| Rule::on(kind, Act::Close(Cut::Reset));
+    for (is_lost_before, at_once) in [(false, false), (false, true), (true, false), (true, true)] {
+        let servers: Vec<_> = (0..if is_lost_before { 2 } else { 1 }).map(|_| server()).collect();
+        run(async {
+            let hosts = servers.iter().map(|server| server.address().to_string());
+            let session = Session::new(SessionOptions::new(hosts).request_timeout(PATIENCE)).expect("valid options");
+            let statement = session.prepare("echo tea").await.expect("prepared");
+            let ids: Vec<_> = session.hosts().iter().map(|host| host.id).collect();
+            let call = session.execute(&statement, &()).consistency(Consistency::One).idempotent(true).hosts(&ids);
+            for id in &ids {
+                let one = [*id];
+                call.clone().hosts(&one).send().await.expect("all have it");
+            }
+            servers.iter().for_each(|server| server.refuse().expect("no connection follows"));
+            match &servers[..] {
+                [first, second] => {
+                    first.add(closes(RequestKind::Execute));
+                    second.add(Rule::on(RequestKind::Execute, forgotten()).times(1));
+                    second.add(closes(RequestKind::Prepare));
+                }
+                servers => {
+                    servers[0].add(Rule::on(RequestKind::Execute, forgotten()).times(1));
+                    servers[0].add(closes(RequestKind::Execute));
+                }
+            }
+            let result = if at_once { session.request_all(&[call]).await.pop() } else { Some(call.send().await) };
+            let error = result.expect("one result").expect_err("no host is left");
+            assert!(matches!(error, RequestError::NoHost(_)) && error.may_have_executed(), "{error}");
+            session.close().await;
+        });
+    }
+}
+
 #[test]
 fn statement_is_executed_again_with_the_columns_of_the_caller() {
     let one = server();
@@ -924,10 +961,6 @@ fn host_that_does_not_answer_has_no_schema() {
 fn statement_that_changes_the_schema_waits_for_all_hosts() {
     let (one, two) = (server(), server());
     one.add(Rule::on(RequestKind::Query, Act::Lose).text("CREATE"));
-    let changed = |stream| {
-        let change = [string("CREATED"), string("KEYSPACE"), string("shop")].concat();
-        message(stream, Opcode::Result, &[&int(5)[..], &change].concat())
-    };
     let limit = Duration::from_millis(300);
     run(async {
         // The request number, the option, and the readings at both hosts after it.
@@ -940,7 +973,8 @@ fn statement_that_changes_the_schema_waits_for_all_hosts() {
             let session = Session::new(options).expect("valid options");
             let first: Vec<_> = session.hosts().iter().take(1).map(|host| host.id).collect();
             let create = session.query("CREATE KEYSPACE shop").hosts(&first).send();
-            let (result, ()) = smol::future::zip(create, answer(&one, RequestKind::Query, number, changed)).await;
+            let (result, ()) =
+                smol::future::zip(create, answer(&one, RequestKind::Query, number, schema_changed)).await;
             if agreement == Some(limit) {
                 let error = result.expect_err("a host does not answer");
                 assert!(matches!(error, RequestError::SchemaDisagreement { limit: told } if told == limit), "{error}");
@@ -953,6 +987,55 @@ fn statement_that_changes_the_schema_waits_for_all_hosts() {
             assert!(agreement == Some(limit) || (read(&one), read(&two)) == (readings, readings));
             session.close().await;
         }
+    });
+}
+
+/// The answer to a statement that has created a keyspace.
+fn schema_changed(stream: i16) -> Vec<u8> {
+    let change = [string("CREATED"), string("KEYSPACE"), string("shop")].concat();
+    message(stream, Opcode::Result, &[&int(5)[..], &change].concat())
+}
+
+/// Sends a text with a value. Returns how often a text was prepared until then.
+async fn preparations(session: &Session, server: &CqlServer) -> usize {
+    let call = session.query("echo ?").values(("tea",)).consistency(Consistency::One);
+    call.send().await.expect("a reply");
+    server.log().iter().filter(|request| request.kind == RequestKind::Prepare).count()
+}
+
+#[test]
+fn texts_are_prepared_anew_after_a_statement_that_changes_the_schema() {
+    let one = server();
+    one.add(Rule::on(RequestKind::Query, Act::Lose).text("CREATE"));
+    run(async {
+        let options = SessionOptions::new([one.address().to_string()]).version(Version::V4).request_timeout(PATIENCE);
+        let session = Session::new(options.schema_agreement(None)).expect("valid options");
+        assert_eq!((preparations(&session, &one).await, preparations(&session, &one).await), (1, 1));
+        let create = || session.query("CREATE KEYSPACE shop").consistency(Consistency::One);
+        let answers = answer(&one, RequestKind::Query, 1, schema_changed);
+        smol::future::zip(create().send(), answers).await.0.expect("it is created");
+        assert_eq!(preparations(&session, &one).await, 2);
+        let calls = [create()];
+        let answers = answer(&one, RequestKind::Query, 2, schema_changed);
+        smol::future::zip(session.request_all(&calls), answers).await.0.pop().expect("one").expect("it is created");
+        assert_eq!(preparations(&session, &one).await, 3);
+        session.close().await;
+    });
+}
+
+#[test]
+fn texts_are_prepared_anew_after_another_client_has_changed_the_schema() {
+    let one = server();
+    run(async {
+        let (session, mut events) = session(options(&one));
+        eventually("the keyspaces are known", || session.cluster().is_some_and(|status| status.routed_keyspaces == 1))
+            .await;
+        assert_eq!((preparations(&session, &one).await, preparations(&session, &one).await), (1, 1));
+        let change = [string("SCHEMA_CHANGE"), string("CREATED"), string("KEYSPACE"), string("shop")].concat();
+        one.push(&message(-1, Opcode::Event, &change));
+        event(&mut events, |event| event == ClusterEvent::SchemaChanged).await;
+        assert_eq!(preparations(&session, &one).await, 2);
+        session.close().await;
     });
 }
 

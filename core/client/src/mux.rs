@@ -138,7 +138,7 @@ struct Shared<P: Platform> {
     starting: Mutex<VecDeque<(Arc<Host>, MuxConnId)>>,
     /// The number of attempts to connect, for hosts without an open connection when they began.
     first_dials: AtomicUsize,
-    /// That for hosts with one.
+    /// The number of attempts for hosts that had one.
     further_dials: AtomicUsize,
     /// Wakes the keeper task: to start connection tasks, for an earlier deadline, or to end.
     keeper: Event,
@@ -148,9 +148,6 @@ struct Shared<P: Platform> {
     closed: AtomicBool,
     abandoned: AtomicBool,
 }
-
-/// Hosts with their distance.
-type PlacedHosts = Vec<(Distance, Arc<Host>)>;
 
 /// Returns the id of a new pool. It is unique among all sessions of the process, also if hosts come and go for
 /// years.
@@ -165,8 +162,8 @@ fn next_pool() -> MuxId {
 /// The maximum number of attempts to connect at the same time, so that a server that names thousands of nodes
 /// does not use up the process's descriptors.
 const DIALS_MAX: usize = 32;
-/// Of these, the number that only hosts without a connection may use that requests wait for, and the number that only
-/// hosts with one may use: other nodes that never answer cannot keep them.
+/// As many of these are kept for hosts without a connection for which requests wait, and as many for further
+/// connections of hosts that have one: nodes that never answer cannot use them up.
 const DIALS_RESERVED: usize = 8;
 
 impl<P: Platform + Default> Session<P> {
@@ -488,13 +485,13 @@ impl<P: Platform> Shared<P> {
 
     /// Replaces the hosts: adds and reconfigures pools, and closes those of removed hosts.
     fn put_hosts(&self, wanted: &[CqlHost]) -> Result<(), Error> {
-        let (hosts, removed) = self.replace_hosts(wanted, &[], |hosts| hosts)?;
-        self.settle(&hosts, &removed);
+        let [hosts, removed] = self.replace_hosts(wanted, &[], |hosts| hosts)?;
+        self.reconfigure(&hosts, &removed);
         Ok(())
     }
 
-    /// Replaces the hosts. [`Self::settle`] has to follow for those that are returned: the present hosts with their
-    /// distance, and the removed ones.
+    /// Replaces the hosts. [`Self::reconfigure`] has to follow for those that are returned: the present hosts, and the
+    /// removed ones.
     ///
     /// - `created`: hosts that exist already, for new addresses.
     /// - `complete`: adds what else is known of the hosts.
@@ -503,7 +500,7 @@ impl<P: Platform> Shared<P> {
         wanted: &[CqlHost],
         created: &[Arc<Host>],
         complete: impl FnOnce(Hosts) -> Hosts,
-    ) -> Result<(PlacedHosts, Vec<Arc<Host>>), Error> {
+    ) -> Result<[Vec<Arc<Host>>; 2], Error> {
         let mux = lock(&self.mux);
         let before = self.hosts();
         // There may be thousands of hosts, and a search of the list for each of them would take
@@ -525,17 +522,20 @@ impl<P: Platform> Shared<P> {
         if self.closed.load(Ordering::Acquire) {
             self.close();
         }
-        Ok((hosts, removed))
+        Ok([hosts.into_iter().map(|(_, host)| host).collect(), removed])
     }
 
     /// Reconfigures the pools of these hosts, and closes those of removed ones.
-    fn settle(&self, hosts: &[(Distance, Arc<Host>)], removed: &[Arc<Host>]) {
+    fn reconfigure(&self, hosts: &[Arc<Host>], removed: &[Arc<Host>]) {
         let (now, mut effects) = (self.now(), Effects::default());
-        // Locked until they are reconfigured: another change of the options must not interleave.
+        // Locked until they are reconfigured: another change of the options must not interleave. Another thread
+        // may have replaced the hosts meanwhile, so their distance is that of now.
         let mux = lock(&self.mux);
-        for (distance, host) in hosts {
+        let current = self.hosts();
+        for host in hosts {
+            let Some(distance) = current.distance(host.id) else { continue };
             // They were valid with another distance.
-            let Ok(config) = MuxOptions { distance: *distance, ..*mux }.validate() else { continue };
+            let Ok(config) = MuxOptions { distance, ..*mux }.validate() else { continue };
             host.change(now, &mut effects, |change| change.reconfigure(config));
         }
         drop(mux);

@@ -36,7 +36,10 @@ impl<'a, P: Platform> Timer<'a, P> {
     /// - `error`: the type of its error; `None` after a success.
     pub(crate) fn end(mut self, error: Option<&str>) {
         self.has_ended = true;
-        self.record(error);
+        // In the child of a fork, a lock of the metrics may be held for ever.
+        if !self.runtime.is_forked() {
+            self.record(error);
+        }
     }
 
     fn record(&self, error: Option<&str>) {

@@ -18,7 +18,7 @@ pub(super) struct MuxConnSlot {
     /// The time of the last bytes from the peer.
     pub(super) received_at: Instant,
     /// The time at which the last heartbeat was started; before the first, that of the establishment.
-    pub(super) asked_at: Instant,
+    pub(super) heartbeat_at: Instant,
     pub(super) in_flight: u32,
     /// Whether a reply was received on this connection.
     pub(super) answered: bool,

@@ -109,7 +109,7 @@ impl<M: MuxMemory> Mux<M> {
             created: Past(now),
             until: Instant::MAX,
             received_at: now,
-            asked_at: now,
+            heartbeat_at: now,
             in_flight: 0,
             answered: false,
             is_replaced: false,

@@ -54,7 +54,7 @@ impl<M: MuxMemory> Mux<M> {
             if !asked {
                 if let Some(stream) = self.take_id(index) {
                     let slot = self.conns.get_mut(index);
-                    (slot.asked_at, slot.heartbeat) = (now, Some(Heartbeat { stream, asked: now, polled: false }));
+                    (slot.heartbeat_at, slot.heartbeat) = (now, Some(Heartbeat { stream, asked: now, polled: false }));
                     self.heartbeats_owed += 1;
                     observer.on_event(now, &MuxEvent::HeartbeatStarted { mux, conn });
                     continue;
@@ -95,7 +95,7 @@ impl<M: MuxMemory> Mux<M> {
         let has_id = self.streams.slots().get(index as usize).is_some_and(|streams| streams.free_count() > 0);
         Some(if has_id {
             // Not after the last bytes: a busy peer that stops is noticed one interval later then.
-            after(slot.asked_at).max(self.now)
+            after(slot.heartbeat_at).max(self.now)
         } else {
             // Without a free id no heartbeat can be sent. Any reply proves that the peer is alive, so
             // the connection has the heartbeat timeout in addition to receive one.

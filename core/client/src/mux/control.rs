@@ -16,7 +16,7 @@ use super::options::{CONNECT_TIMEOUT_DEFAULT, CqlHost, SessionOptions, socket_ad
 use super::plan::Hosts;
 use super::routing::{Keyspaces, Routes};
 use super::status::{ClusterStatus, NodeStatus};
-use super::{HostStatus, Shared, UnknownDataCenter};
+use super::{Shared, UnknownDataCenter};
 use crate::events::Events;
 use crate::{Platform, lock};
 use addresses::Addresses;
@@ -28,7 +28,6 @@ use core::future::pending;
 use core::net::SocketAddr;
 use core::sync::atomic::AtomicBool;
 use embedded_io_async::Read as _;
-use hashbrown::HashSet;
 use poolhouse_core::cluster::{Cluster, ClusterAction, ClusterEvent, ClusterQuery, Node, ServerEvent, Target};
 use poolhouse_core::mux::{Distance, MuxOptions};
 use poolhouse_core::observe::{EventContext, Within, contain};
@@ -38,7 +37,6 @@ use poolhouse_cql::{
     Rows,
 };
 use poolhouse_driver::{Publish as _, Tap, yield_now};
-use std::hash::RandomState;
 
 /// The stream id of queries: only one is sent at a time.
 const STREAM: i16 = 0;
@@ -87,7 +85,7 @@ pub(super) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
 
 /// Executes the next action of the cluster, or waits for input or time.
 async fn advance<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>) {
-    let context = link.as_ref().map_or(EventContext::NONE, Link::context);
+    let context = link.as_ref().map_or(EventContext::NONE, |link| link.source().context());
     let action = shared.step_cluster(&context, |cluster, now, tap| {
         cluster.handle_timeout(now, tap);
         cluster.poll_action(now)
@@ -132,14 +130,11 @@ async fn connect<P: Platform>(shared: &Shared<P>, link: &mut Option<Link<P>>, ta
         Target::Contact(index) => shared.options.hosts.get(index).map(|host| host.address.clone()).unwrap_or_default(),
         Target::Node(node) => node.to_string(),
     };
-    let limit = shared.options.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT);
-    let until = shared.now().saturating_add(limit);
+    let timeout = Some(shared.options.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT));
     // It reads tables of the system only. A few compressed bytes could become many.
     let limits = Limits { body_bytes_max: shared.options.body_bytes_max.min(tables::BODY_BYTES_MAX) };
-    let terms = Terms { keyspace: None, version: shared.options.version, compressions: &[], limits };
-    let established =
-        shared.until(Some(until), establish(shared, &address, terms, &AtomicBool::new(false), |_| ())).await;
-    match established.unwrap_or(Err(Cause::NetworkTimeout.into())) {
+    let terms = Terms { keyspace: None, version: shared.options.version, compressions: &[], limits, timeout };
+    match establish(shared, &address, terms, &AtomicBool::new(false), |_| ()).await {
         Ok(mut socket) => {
             let peer = socket_address(&address);
             let mut input = core::mem::take(&mut socket.leftover);
@@ -190,8 +185,8 @@ impl<'a> Source<'a> {
 }
 
 impl<P: Platform> Link<P> {
-    const fn context(&self) -> EventContext<'_> {
-        EventContext::of_server(self.address.as_str())
+    const fn source(&self) -> Source<'_> {
+        Source { address: self.address.as_str(), peer: self.peer }
     }
 
     async fn send(&mut self, shared: &Shared<P>, query: ClusterQuery) -> Result<(), LinkFailure> {
@@ -276,8 +271,7 @@ fn take_event<P: Platform>(shared: &Shared<P>, from: Source<'_>, envelope: &Enve
             event
         }
         Event::Schema(_) => {
-            // The variables of a statement may have changed.
-            lock(&shared.statements).clear();
+            shared.forget_statements();
             ServerEvent::Schema
         }
         Event::Status { .. } | Event::Other { .. } | _ => return,
@@ -317,7 +311,7 @@ async fn try_answer<P: Platform>(
         ClusterQuery::Register => match envelope.response() {
             Ok(Response::Ready) => {
                 // Changes of the schema may have been missed until now.
-                lock(&shared.statements).clear();
+                shared.forget_statements();
                 shared.step_cluster(&context, |cluster, _, _| cluster.handle_registered());
             }
             other => return Err(unusable(other.ok())),
@@ -429,10 +423,9 @@ pub(super) async fn create_hosts<P: Platform>(
     before: &Hosts,
     wanted: &[CqlHost],
 ) -> Vec<Arc<Host>> {
-    let known: HashSet<&str, RandomState> = before.all().iter().map(|host| host.address.as_str()).collect();
     let mux = *lock(&shared.mux);
     let mut created = Vec::new();
-    for host in wanted.iter().filter(|host| !known.contains(host.address.as_str())) {
+    for host in wanted.iter().filter(|host| before.by_address(&host.address).is_none()) {
         // They were valid with another distance.
         let Ok(config) = (MuxOptions { distance: host.distance, ..mux }).validate() else { break };
         created.push(shared.new_host(host, config));
@@ -463,8 +456,10 @@ async fn publish<P: Platform>(shared: &Shared<P>) {
         if host.address.parse().is_ok_and(|address: SocketAddr| nodes.contains_key(&address)) {
             continue;
         }
-        let HostStatus { state, config, .. } = HostStatus::of(shared.now(), host);
-        if config.options().distance != Distance::Ignored || state.in_flight > 0 {
+        let is_needed = host.look(shared.now(), |mux, _, _| {
+            mux.config().options().distance != Distance::Ignored || mux.state().in_flight > 0
+        });
+        if is_needed {
             leaving.push(CqlHost { address: host.address.clone(), distance: Distance::Ignored });
         }
     }
@@ -487,12 +482,12 @@ async fn publish<P: Platform>(shared: &Shared<P>) {
     let created = create_hosts(shared, &before, &hosts).await;
     let complete = |hosts: Hosts| hosts.with_routes(routes).with_missing(missing);
     // The options were valid at the creation of the session.
-    let Ok((hosts, removed)) = shared.replace_hosts(&hosts, &created, complete) else { return };
+    let Ok([hosts, removed]) = shared.replace_hosts(&hosts, &created, complete) else { return };
     // At once, because nobody else would close them if the session is closed meanwhile.
-    shared.settle(&[], &removed);
+    shared.reconfigure(&[], &removed);
     for hosts in hosts.chunks(NODES_TURN) {
         yield_now().await;
-        shared.settle(hosts, &[]);
+        shared.reconfigure(hosts, &[]);
     }
     lock(discovery).published = Some((nodes, keyspaces));
     // After the hosts, so that a subscriber finds the names of the data centres in the status.

@@ -160,6 +160,8 @@ pub struct ServerError {
     /// The whole answer, as received. [`Response::Error`](poolhouse_cql::Response::Error) has the
     /// full text and further fields.
     pub reply: Reply,
+    /// The hosts that did not take the request before.
+    pub(super) earlier: Vec<Rejection>,
 }
 
 impl RequestError {
@@ -220,6 +222,35 @@ impl RequestError {
                     *sent = false;
                 }
             }
+        }
+        self
+    }
+
+    /// The same error, after these hosts did not take the request.
+    pub(super) fn after(mut self, mut earlier: Vec<Rejection>) -> Self {
+        match &mut self {
+            Self::TimedOut { sent, .. } => *sent |= earlier.iter().any(Rejection::may_have_executed),
+            Self::NoHost(hosts) => {
+                earlier.append(hosts);
+                *hosts = earlier;
+            }
+            Self::Lost { .. }
+            | Self::Server(_)
+            | Self::Reply(_)
+            | Self::Row(_)
+            | Self::Unexpected(_)
+            | Self::ManyRows { .. }
+            | Self::RepeatedPage
+            | Self::SchemaDisagreement { .. }
+            | Self::Closed
+            | Self::Abandoned
+            | Self::UnknownDataCenter(_)
+            | Self::Outdated
+            | Self::Bind(_)
+            | Self::Keyspace(_)
+            | Self::Encode(_)
+            | Self::Foreign
+            | Self::Forked => {}
         }
         self
     }
@@ -286,7 +317,9 @@ impl fmt::Display for RequestError {
             Self::Outdated => {
                 f.write_str("the bind variables of the statement have changed since it was prepared: prepare it again")
             }
-            Self::RepeatedPage => f.write_str("the position after the page is that before it"),
+            Self::RepeatedPage => {
+                f.write_str("the server returned the position of the same page again: the pages would have no end")
+            }
             Self::Encode(error) => write!(f, "the request cannot be encoded: {error}"),
             Self::Foreign => f.write_str("the call was made by another session: make it by the session that sends it"),
             Self::Closed => f.write_str("the session is closed"),

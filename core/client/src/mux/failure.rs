@@ -103,7 +103,7 @@ impl fmt::Display for Finding {
             Self::NoAnswer { limit } => {
                 f.write_str("no answer to the handshake")?;
                 write_limit(f, *limit)?;
-                f.write_str(": is this a Cassandra server's port? One of MongoDB or Redis waits for more bytes")
+                f.write_str(": is this a Cassandra server's port? A MongoDB or Redis server would wait for more bytes")
             }
             Self::Foreign(foreign) => foreign.fmt(f),
             Self::Refused(text) => f.write_str(text),

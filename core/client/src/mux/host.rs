@@ -7,9 +7,9 @@
 //!
 //! A request has a *slot* while the pool queues it or it has a stream id, and until its future
 //! takes the outcome. A connection, called a *link* here, maps stream ids to slots. Many requests of
-//! one future are a [batch], which also has a slot.
+//! one future are a [group], which also has a slot.
 
-mod batch;
+mod group;
 
 use super::Reply;
 use super::call::Body;
@@ -21,9 +21,9 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use batch::{Batch, Member};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::{Poll, Waker};
+use group::{Group, Member};
 use poolhouse_core::machine::{Observer, Stale};
 use poolhouse_core::mux::{
     Acquire, AcquireError, HostState, Mux, MuxAction, MuxClaim, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId,
@@ -46,7 +46,7 @@ const UNSENT: u32 = u32::MAX - 1;
 /// does not read, takes no more requests.
 const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The maximum number of deadlines that one call of [`Change::expire`] handles; that of a batch
+/// The maximum number of deadlines that one call of [`Change::expire`] handles; that of a group
 /// counts once. More would delay the other users of the host.
 const EXPIRE_MAX: usize = 1024;
 
@@ -132,24 +132,24 @@ impl Link {
     }
 }
 
-/// A request, from [`Change::begin`] until its outcome is taken; or a batch.
+/// A request, from [`Change::begin`] until its outcome is taken; or a group.
 #[derive(Default)]
 struct Slot {
     state: SlotState,
     waker: Option<Waker>,
     deadline: Option<Instant>,
-    /// Set if the request is one of a batch. Then it has no waker, and its slot is free as soon as it
+    /// Set if the request is one of a group. Then it has no waker, and its slot is free as soon as it
     /// has ended.
     member: Option<Member>,
     /// The outcome that the request's future has not taken.
     outcome: Option<Outcome>,
-    /// Set if the slot is that of a batch.
-    batch: Option<Box<Batch>>,
+    /// Set if the slot is that of a group.
+    group: Option<Box<Group>>,
 }
 
 #[derive(Default)]
 enum SlotState {
-    /// The slot is free, or that of a batch, or its request has ended.
+    /// The slot is free, or that of a group, or its request has ended.
     #[default]
     Idle,
     Queued(MuxWaiterId),
@@ -669,10 +669,10 @@ impl Change<'_> {
     /// arrives before its request was sent, closes the connection: another request may wait in vain.
     /// Cassandra 5.0 sends such replies: when requests have waited in its queue for too long, the errors
     /// for them have stream 0, which therefore no request has.
-    pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Reply>) {
+    pub(super) fn dispatch(&mut self, conn: MuxConnId, replies: &mut Vec<Reply>) {
         // If the connection is already closed, the loop below finds no link.
         let _ = self.state.mux.handle_received(self.now, conn);
-        for reply in batch.drain(..) {
+        for reply in replies.drain(..) {
             let stream = reply.header.stream;
             let State { links, slots, mux, .. } = &mut *self.state;
             let Some(link) = link_of(links, conn) else { return };
@@ -725,7 +725,7 @@ impl Change<'_> {
             self.state.deadlines.remove(slot);
             match self.state.slots.get(slot as usize).and_then(|slot| slot.deadline) {
                 Some(at) if at > self.now => self.put_deadline(slot, Some(at)),
-                Some(_) if !self.time_out_batch(slot) => self.time_out(slot),
+                Some(_) if !self.time_out_group(slot) => self.time_out(slot),
                 Some(_) | None => {}
             }
         }

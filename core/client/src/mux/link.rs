@@ -23,6 +23,7 @@ use core::future::poll_fn;
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::{Context, Poll};
+use core::time::Duration;
 use embedded_io_async::{Read, Write};
 use poolhouse_core::mux::MuxConnId;
 use poolhouse_core::{Cause, HostAddress, Reason};
@@ -189,12 +190,14 @@ pub(super) struct Terms<'a> {
     pub(super) version: Version,
     pub(super) compressions: &'a [Compression],
     pub(super) limits: Limits,
+    /// The limit on the time; `None` is no limit.
+    pub(super) timeout: Option<Duration>,
 }
 
 impl<'a> Terms<'a> {
     fn of_requests(options: &'a SessionOptions) -> Self {
-        let SessionOptions { version, compressions, .. } = options;
-        Self { keyspace: None, version: *version, compressions, limits: options.limits() }
+        let SessionOptions { version, compressions, connect_timeout, .. } = options;
+        Self { keyspace: None, version: *version, compressions, limits: options.limits(), timeout: *connect_timeout }
     }
 }
 
@@ -211,7 +214,7 @@ pub(super) async fn establish<P: Platform>(
     lowered: impl Fn(Version),
 ) -> Result<Established<P>, LinkFailure> {
     let platform = shared.runtime.platform();
-    let limit = shared.options.connect_timeout;
+    let limit = terms.timeout;
     let deadline = limit.map(|limit| platform.now().saturating_add(limit));
     let attempts = async {
         let address = HostAddress::parse_with_port(address, PORT_DEFAULT).ok_or(LinkFailure::from(Cause::Dns))?;
@@ -368,7 +371,7 @@ struct Io<'a, P: Platform> {
     sent: usize,
     flush_is_due: bool,
     input: Vec<u8>,
-    batch: Vec<Reply>,
+    replies: Vec<Reply>,
     /// The bodies of small replies are taken from it.
     bodies: BytesMut,
     /// Empty; kept for its memory.
@@ -377,10 +380,10 @@ struct Io<'a, P: Platform> {
 
 impl<'a, P: Platform> Io<'a, P> {
     fn new(shared: &'a Shared<P>, host: &'a Arc<Host>, conn: MuxConnId, socket: Established<P>) -> Self {
-        let (envelopes, segments, batch, effects) = (Vec::new(), Vec::new(), Vec::new(), Effects::default());
+        let (envelopes, segments, replies, effects) = (Vec::new(), Vec::new(), Vec::new(), Effects::default());
         let (input, bodies) = (vec![0; INPUT_BYTES], BytesMut::new());
         let (sent, flush_is_due) = (0, false);
-        Self { shared, host, conn, socket, envelopes, segments, sent, flush_is_due, input, batch, bodies, effects }
+        Self { shared, host, conn, socket, envelopes, segments, sent, flush_is_due, input, replies, bodies, effects }
     }
 
     /// Writes and reads. Ready when the pool closes the connection, or with its failure.
@@ -465,11 +468,11 @@ impl<'a, P: Platform> Io<'a, P> {
     /// Passes complete replies to their requests, including those before a malformed one.
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), LinkFailure> {
         let decoded = self.decode(bytes);
-        if !self.batch.is_empty() || !bytes.is_empty() {
-            let Self { shared, host, conn, batch, effects, .. } = self;
-            host.change(shared.now(), effects, |change| change.dispatch(*conn, batch));
+        if !self.replies.is_empty() || !bytes.is_empty() {
+            let Self { shared, host, conn, replies, effects, .. } = self;
+            host.change(shared.now(), effects, |change| change.dispatch(*conn, replies));
             shared.run_effects(effects);
-            batch.clear();
+            replies.clear();
         }
         if let Some(memory) = self.socket.decoder.idle_memory() {
             for buffer in memory {
@@ -489,7 +492,7 @@ impl<'a, P: Platform> Io<'a, P> {
                 continue;
             }
             let body = copy_body(envelope.body, &mut self.bodies).map_err(|_| Cause::Resources)?;
-            self.batch.push(Reply { host: self.host.id, header: envelope.header, body });
+            self.replies.push(Reply { host: self.host.id, header: envelope.header, body });
         }
     }
 }

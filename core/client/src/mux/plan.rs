@@ -91,9 +91,22 @@ impl Hosts {
     }
 
     /// Cost: O(log n). A caller that knows the location of its data names a host in each request.
-    fn by_id(&self, id: MuxId) -> Option<&Arc<Host>> {
+    pub(super) fn by_id(&self, id: MuxId) -> Option<&Arc<Host>> {
+        self.all.get(self.place(id)?)
+    }
+
+    fn place(&self, id: MuxId) -> Option<usize> {
         let at = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        self.all.get(self.places.get(at)?.1)
+        Some(self.places.get(at)?.1)
+    }
+
+    /// The distance of a host. Cost: O(log n).
+    pub(super) fn distance(&self, id: MuxId) -> Option<Distance> {
+        Some(match self.place(id)? {
+            place if place < self.local => Distance::Local,
+            place if place < self.used => Distance::Remote,
+            _ => Distance::Ignored,
+        })
     }
 
     /// Returns the first host of the plan with this number.

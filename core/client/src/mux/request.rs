@@ -132,7 +132,8 @@ impl<'a, P: Platform> Call<'a, P> {
         if is_sent_again && matches!(code, ErrorCode::IS_BOOTSTRAPPING | ErrorCode::OVERLOADED) {
             return ControlFlow::Continue(Again::after(reason));
         }
-        let error = Box::new(ServerError { code, message, reply });
+        let earlier = tried.map_or_else(Vec::new, |tried| tried.rejections.clone());
+        let error = Box::new(ServerError { code, message, reply, earlier });
         if is_sent_again {
             ControlFlow::Continue(Again { error: Some(error), ..Again::after(reason) })
         } else {
@@ -453,22 +454,27 @@ async fn repair<P: Platform>(
     deadline: Option<Instant>,
     mut result: Result<Reply, RequestError>,
 ) -> Result<Reply, RequestError> {
+    let mut earlier = Vec::new();
     for left in (0..REPAIRS_MAX).rev() {
-        let error = match result {
+        let mut error = match result {
             Err(RequestError::Server(error)) if error.code == ErrorCode::UNPREPARED => error,
-            result => return result,
+            result => return result.map_err(|error| error.after(earlier)),
         };
+        earlier.append(&mut error.earlier);
         // Nothing was executed there.
         let host = [error.reply.host()];
         let prepared = call.shared.prepare_on(host[0], &call.body.statements(), deadline, &error).await;
         result = match prepared.into_iter().collect::<Result<Vec<()>, _>>() {
             Ok(_) => Flight::new(call.clone().hosts(&host)).until(deadline).await,
             Err(error @ RequestError::NoHost(_)) => Err(error),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.after(earlier)),
         };
-        if left > 0 && matches!(result, Err(RequestError::NoHost(_))) {
-            result = Flight::new(call).until(deadline).await;
+        if let Err(RequestError::NoHost(hosts)) = &mut result {
+            if left > 0 {
+                earlier.append(hosts);
+                result = Flight::new(call).until(deadline).await;
+            }
         }
     }
-    result
+    result.map_err(|error| error.after(earlier))
 }

@@ -1,11 +1,11 @@
 //! Many calls by one future.
 
 use super::call::Call;
-use super::error::{RequestError, ServerError};
+use super::error::{Rejection, RequestError, ServerError};
 use super::host::{Change, Host, Outcome};
 use super::prepared::Statement;
 use super::request::{REPAIRS_MAX, Tried, Trip};
-use super::{Reply, Session};
+use super::{Reply, Session, Shared};
 use crate::{Net, Platform};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -80,7 +80,9 @@ impl<P: Platform> Session<P> {
         calls: &'a [Call<'a, P>],
     ) -> impl Future<Output = Vec<Result<Reply, RequestError>>> + Send + use<'a, P> {
         if calls.iter().all(|call| call.is_of(self) && call.body.is_ready()) {
-            All::Ready(RequestAll::new(calls, None, REPAIRS_MAX).timed(None))
+            let mut all = RequestAll::new(calls, None, REPAIRS_MAX);
+            all.is_timed = true;
+            All::Ready(all)
         } else {
             All::Preparing(Box::pin(self.prepare_and_request_all(calls)))
         }
@@ -91,34 +93,69 @@ impl<P: Platform> Session<P> {
         let shared = &self.inner.shared;
         let begun = shared.now();
         let deadline = longest_limit(calls).map(|limit| begun.saturating_add(limit));
-        let failed = |call: &Call<'_, P>, error| {
-            if shared.events.times_operations() {
-                shared.events.operations_begin(1);
-                let result = Err(error);
-                shared.measured(call.body.opcode(), begun, &result);
-                return result.err();
-            }
-            Some(error)
-        };
-        let mut results = Vec::with_capacity(calls.len());
+        let mut preparing = Preparing::new(shared, calls, begun);
         let mut ready = Vec::new();
         for call in calls {
-            if !call.is_of(self) {
-                results.push(failed(call, RequestError::Foreign));
-                continue;
-            }
             // A statement that is prepared here is known to the calls after this one.
-            match call.clone().until(deadline).prepared().await {
-                Ok(call) => {
-                    ready.push(call);
-                    results.push(None);
-                }
-                Err(error) => results.push(failed(call, error)),
-            }
+            let prepared = match call.is_of(self) {
+                true => call.clone().until(deadline).prepared().await,
+                false => Err(RequestError::Foreign),
+            };
+            preparing.ended(prepared.map(|call| ready.push(call)).err());
         }
-        let mut replies = RequestAll::new(&ready, deadline, REPAIRS_MAX).timed(Some(begun)).await.into_iter();
+        let mut all = RequestAll::new(&ready, deadline, REPAIRS_MAX);
+        all.timed_since = preparing.since.take();
+        let mut replies = all.await.into_iter();
         let closed = || Err(RequestError::Closed);
-        results.into_iter().map(|error| error.map_or_else(|| replies.next().unwrap_or_else(closed), Err)).collect()
+        let errors = core::mem::take(&mut preparing.errors).into_iter();
+        errors.map(|error| error.map_or_else(|| replies.next().unwrap_or_else(closed), Err)).collect()
+    }
+}
+
+/// Calls whose statements are being prepared. Each counts as an operation from then on: those without an error are
+/// cancelled if this is dropped.
+struct Preparing<'a, P: Platform> {
+    shared: &'a Shared<P>,
+    calls: &'a [Call<'a, P>],
+    /// The errors of the first calls; `None` for each that can be sent.
+    errors: Vec<Option<RequestError>>,
+    /// When they began, if they are measured.
+    since: Option<Instant>,
+}
+
+impl<'a, P: Platform> Preparing<'a, P> {
+    fn new(shared: &'a Shared<P>, calls: &'a [Call<'a, P>], begun: Instant) -> Self {
+        let since = shared.events.times_operations().then_some(begun);
+        if since.is_some() {
+            shared.events.operations_begin(calls.len());
+        }
+        Self { shared, calls, errors: Vec::with_capacity(calls.len()), since }
+    }
+
+    /// Takes the error of the next call.
+    fn ended(&mut self, error: Option<RequestError>) {
+        let error = match (error, self.since, self.calls.get(self.errors.len())) {
+            (Some(error), Some(since), Some(call)) => {
+                let result = Err(error);
+                self.shared.measured(call.body.opcode(), since, &result);
+                result.err()
+            }
+            (error, ..) => error,
+        };
+        self.errors.push(error);
+    }
+}
+
+impl<P: Platform> Drop for Preparing<'_, P> {
+    fn drop(&mut self) {
+        let Some(since) = self.since.filter(|_| !self.shared.is_forked()) else { return };
+        let has_failed = |index: usize| self.errors.get(index).is_some_and(Option::is_some);
+        // The drop may run during a panic, in which another panic aborts the process.
+        let _ = Net::<P>::contain(|| {
+            for (_, call) in self.calls.iter().enumerate().filter(|(index, _)| !has_failed(*index)) {
+                self.shared.cancelled(call.body.opcode(), since);
+            }
+        });
     }
 }
 
@@ -157,8 +194,8 @@ pub(super) struct RequestAll<'a, P: Platform> {
     results: Option<Vec<Option<Result<Reply, RequestError>>>>,
     /// The number of results that are missing.
     missing: usize,
-    /// The hosts that have, or had, requests of this future, and the slot of the batch at each.
-    batches: Vec<(Arc<Host>, u32)>,
+    /// The hosts that have, or had, requests of this future, and the slot of the group at each.
+    groups: Vec<(Arc<Host>, u32)>,
     /// The hosts that did not take a call, by the index of the call.
     tried: BTreeMap<usize, Box<Tried>>,
     /// Empty; kept for its memory.
@@ -166,10 +203,8 @@ pub(super) struct RequestAll<'a, P: Platform> {
     /// Calls that wait until a host has prepared their statements again.
     repairs: Vec<Pin<Box<dyn Future<Output = Repaired> + Send + 'a>>>,
     repairs_max: u8,
-    /// Whether each call is measured as an operation, if something uses that.
+    /// Whether each call is measured as an operation from the first poll on, if something uses that.
     is_timed: bool,
-    /// When the calls began, if that was before the first poll.
-    began: Option<Instant>,
     /// When the calls began, once they are measured.
     timed_since: Option<Instant>,
 }
@@ -190,23 +225,14 @@ impl<'a, P: Platform> RequestAll<'a, P> {
             trip: Trip { deadline, ..Trip::default() },
             results: None,
             missing: calls.len(),
-            batches: Vec::new(),
+            groups: Vec::new(),
             tried: BTreeMap::new(),
             outcomes: Vec::new(),
             repairs: Vec::new(),
             repairs_max,
             is_timed: false,
-            began: None,
             timed_since: None,
         }
-    }
-
-    /// Measures each call as an operation.
-    ///
-    /// - `since`: when the calls began; `None` is the first poll.
-    fn timed(mut self, since: Option<Instant>) -> Self {
-        (self.is_timed, self.began) = (true, since);
-        self
     }
 
     fn advance(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -223,7 +249,7 @@ impl<'a, P: Platform> RequestAll<'a, P> {
         }
         loop {
             let (mut refused, mut unprepared) = (Vec::new(), Vec::new());
-            for place in 0..self.batches.len() {
+            for place in 0..self.groups.len() {
                 self.take_outcomes(place, context.waker(), &mut refused, &mut unprepared);
             }
             self.repair(unprepared, context);
@@ -247,7 +273,7 @@ impl<'a, P: Platform> RequestAll<'a, P> {
         let now = self.trip.begin(first.shared, longest_limit(self.calls));
         if self.is_timed && first.shared.events.times_operations() {
             first.shared.events.operations_begin(self.calls.len());
-            self.timed_since = self.began.or(Some(now));
+            self.timed_since = Some(now);
         }
         if self.calls.iter().all(Call::is_anywhere) {
             match first.first_host(self.trip, 0, now) {
@@ -257,7 +283,7 @@ impl<'a, P: Platform> RequestAll<'a, P> {
             return;
         }
         let mut common = None;
-        let mut groups: Vec<(Arc<Host>, Vec<usize>)> = Vec::new();
+        let mut by_host: Vec<(Arc<Host>, Vec<usize>)> = Vec::new();
         for (index, call) in self.calls.iter().enumerate() {
             let host = if call.is_anywhere() {
                 common.get_or_insert_with(|| call.first_host(self.trip, 0, now)).clone()
@@ -265,33 +291,33 @@ impl<'a, P: Platform> RequestAll<'a, P> {
                 call.first_host(self.trip, index, now)
             };
             match host {
-                Ok(host) => match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &host)) {
-                    Some((_, group)) => group.push(index),
-                    None => groups.push((host, Vec::from([index]))),
+                Ok(host) => match by_host.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &host)) {
+                    Some((_, indices)) => indices.push(index),
+                    None => by_host.push((host, Vec::from([index]))),
                 },
                 Err(error) => self.finish(index, Err(error)),
             }
         }
-        for (host, group) in groups {
-            self.begin(&host, group.into_iter(), now);
+        for (host, indices) in by_host {
+            self.begin(&host, indices.into_iter(), now);
         }
     }
 
     /// Begins requests at a host.
     fn begin(&mut self, host: &Arc<Host>, indices: impl Iterator<Item = usize>, now: Instant) {
-        let Self { trip, calls, batches, tried, .. } = self;
+        let Self { trip, calls, groups, tried, .. } = self;
         let mut indices = indices.peekable();
         while indices.peek().is_some() {
-            let known = batches.iter().find(|(known, _)| Arc::ptr_eq(known, host)).map(|(_, batch)| *batch);
+            let known = groups.iter().find(|(known, _)| Arc::ptr_eq(known, host)).map(|(_, group)| *group);
             let some = indices.by_ref().take(BEGIN_MAX);
             let messages = some.map(|index| {
                 let call = &calls[index];
                 (index, &call.body, call.waits(tried.get(&index).map(Box::as_ref)))
             });
             let begin = |change: &mut Change<'_>| change.begin_all(known, messages, trip.deadline);
-            let batch = calls[0].shared.step_at(now, host, begin);
+            let group = calls[0].shared.step_at(now, host, begin);
             if known.is_none() {
-                batches.push((Arc::clone(host), batch));
+                groups.push((Arc::clone(host), group));
             }
         }
     }
@@ -305,12 +331,12 @@ impl<'a, P: Platform> RequestAll<'a, P> {
         refused: &mut Vec<Next>,
         unprepared: &mut Vec<Unprepared>,
     ) {
-        let Some((host, batch)) = self.batches.get(place).map(|(host, batch)| (Arc::clone(host), *batch)) else {
+        let Some((host, group)) = self.groups.get(place).map(|(host, group)| (Arc::clone(host), *group)) else {
             return;
         };
         loop {
             let mut outcomes = core::mem::take(&mut self.outcomes);
-            let are_granted = host.take_outcomes(batch, &mut outcomes, &mut Some(waker.clone()));
+            let are_granted = host.take_outcomes(group, &mut outcomes, &mut Some(waker.clone()));
             for (index, outcome) in outcomes.drain(..) {
                 match outcome {
                     Ok(reply) if reply.header.opcode != Opcode::Error => self.finish(index, Ok(reply)),
@@ -322,7 +348,7 @@ impl<'a, P: Platform> RequestAll<'a, P> {
                 return;
             }
             let calls = self.calls;
-            calls[0].shared.step(&host, |change| change.send_granted(batch, |index| &calls[index].body));
+            calls[0].shared.step(&host, |change| change.send_granted(group, |index| &calls[index].body));
         }
     }
 
@@ -361,14 +387,14 @@ impl<'a, P: Platform> RequestAll<'a, P> {
     fn repair(&mut self, mut unprepared: Vec<Unprepared>, context: &mut Context<'_>) {
         unprepared.sort_by_key(|(index, error)| (error.reply.host, *index));
         let mut unprepared = unprepared.into_iter().peekable();
-        while let Some((index, error)) = unprepared.next() {
+        while let Some((first, error)) = unprepared.next() {
             let host = error.reply.host;
-            let mut some = Vec::from([index]);
-            while let Some((index, _)) = unprepared.next_if(|(_, error)| error.reply.host == host) {
-                some.push(index);
+            let mut earlier = BTreeMap::from([(first, error.earlier.clone())]);
+            while let Some((index, error)) = unprepared.next_if(|(_, error)| error.reply.host == host) {
+                earlier.insert(index, error.earlier);
             }
             let (deadline, repairs_max) = (self.trip.deadline, self.repairs_max - 1);
-            self.repairs.push(Box::pin(repaired(self.calls, some, deadline, error, repairs_max)));
+            self.repairs.push(Box::pin(repaired(self.calls, earlier, deadline, error, repairs_max)));
         }
         let mut repairs = core::mem::take(&mut self.repairs);
         repairs.retain_mut(|repair| match repair.as_mut().poll(context) {
@@ -386,6 +412,11 @@ impl<'a, P: Platform> RequestAll<'a, P> {
     fn finish(&mut self, index: usize, result: Result<Reply, RequestError>) {
         if cfg!(any(feature = "metrics", feature = "tracing")) && self.timed_since.is_some() {
             self.measure(index, &result);
+        }
+        if let (Ok(reply), Some(call)) = (&result, self.calls.get(index)) {
+            if reply.is_schema_change() {
+                call.shared.forget_statements();
+            }
         }
         if let Some(place @ None) = self.results.as_mut().and_then(|results| results.get_mut(index)) {
             *place = Some(result);
@@ -415,23 +446,24 @@ impl<'a, P: Platform> RequestAll<'a, P> {
 /// Prepares the statements of these calls on the host that does not have them, and sends the calls there
 /// again. If that host fails meanwhile, the calls begin anew.
 ///
+/// - `earlier`: the hosts that did not take each of the calls before, by its index.
 /// - `error`: that of the first of these calls.
 /// - `repairs_max`: how often a call may be prepared again after this.
 async fn repaired<'a, P: Platform>(
     calls: &'a [Call<'a, P>],
-    some: Vec<usize>,
+    mut earlier: BTreeMap<usize, Vec<Rejection>>,
     deadline: Option<Instant>,
     error: Box<ServerError>,
     repairs_max: u8,
 ) -> Repaired {
     let host: [MuxId; 1] = [error.reply.host];
     let mut statements: Vec<&Statement> = Vec::new();
-    for statement in some.iter().flat_map(|index| calls[*index].body.statements()) {
+    for statement in earlier.keys().flat_map(|index| calls[*index].body.statements()) {
         if !statements.iter().any(|known| known.id() == statement.id()) {
             statements.push(statement);
         }
     }
-    let prepared = calls[some[0]].shared.prepare_on(host[0], &statements, deadline, &error).await;
+    let prepared = calls[0].shared.prepare_on(host[0], &statements, deadline, &error).await;
     // A statement that cannot be prepared fails its own calls only.
     let failure = |index: &usize| {
         let ids = calls[*index].body.statements();
@@ -442,17 +474,25 @@ async fn repaired<'a, P: Platform>(
         })
     };
     let (failed, good): (Vec<_>, Vec<_>) =
-        some.into_iter().map(|index| (index, failure(&index))).partition(|one| one.1.is_some());
+        earlier.keys().map(|index| (*index, failure(index))).partition(|one| one.1.is_some());
     let mut results: Repaired = failed.into_iter().filter_map(|(index, error)| Some((index, Err(error?)))).collect();
     let again: Vec<_> = good.iter().map(|(index, _)| calls[*index].clone().hosts(&host)).collect();
     results.extend(good.iter().map(|(index, _)| *index).zip(RequestAll::new(&again, deadline, repairs_max).await));
-    let is_lost = |(_, result): &(usize, Result<Reply, RequestError>)| matches!(result, Err(RequestError::NoHost(_)));
-    let lost: Vec<usize> = results.iter().filter(|one| is_lost(one)).map(|(index, _)| *index).collect();
+    let mut lost = Vec::new();
+    results.retain_mut(|(index, result)| {
+        let Err(RequestError::NoHost(hosts)) = result else { return true };
+        earlier.entry(*index).or_default().append(hosts);
+        lost.push(*index);
+        false
+    });
     if !lost.is_empty() {
         let anew: Vec<_> = lost.iter().map(|index| calls[*index].clone()).collect();
-        results.retain(|one| !is_lost(one));
         results.extend(lost.into_iter().zip(RequestAll::new(&anew, deadline, repairs_max).await));
     }
+    let mut results: Repaired = results
+        .into_iter()
+        .map(|(index, result)| (index, result.map_err(|error| error.after(earlier.remove(&index).unwrap_or_default()))))
+        .collect();
     // Once for each call: not in the repairs of a repair.
     if repairs_max + 1 == REPAIRS_MAX {
         renew_all(calls, deadline, &mut results).await;
@@ -504,8 +544,8 @@ impl<P: Platform> Future for RequestAll<'_, P> {
 
 impl<P: Platform> Drop for RequestAll<'_, P> {
     fn drop(&mut self) {
-        for (host, batch) in &self.batches {
-            self.calls[0].shared.step_in_drop(host, |change| change.cancel_all(*batch));
+        for (host, group) in &self.groups {
+            self.calls[0].shared.step_in_drop(host, |change| change.cancel_all(*group));
         }
         let is_measured = self.missing > 0;
         let Some(since) = self.timed_since.filter(|_| is_measured && !self.calls[0].shared.is_forked()) else {

@@ -101,8 +101,7 @@ impl<P: Platform> Shared<P> {
         if !reply.is_schema_change() {
             return Ok(());
         }
-        // The variables of statements may have changed.
-        lock(&self.statements).clear();
+        self.forget_statements();
         let Some(limit) = self.options.schema_agreement else { return Ok(()) };
         // The statement was executed. The caller needs to know that, and not why a reading failed.
         if matches!(self.schema_agreement(limit).await, Ok(true)) {
@@ -110,6 +109,11 @@ impl<P: Platform> Shared<P> {
         } else {
             Err(RequestError::SchemaDisagreement { limit })
         }
+    }
+
+    /// Forgets the statements of texts with values, because the schema has changed: their variables may have too.
+    pub(super) fn forget_statements(&self) {
+        lock(&self.statements).clear();
     }
 
     /// Reads the version of each host at the same time.

@@ -1,7 +1,7 @@
 //! Hosts and plans without a network: the tests act as the connections.
 
-mod batch;
 mod failure;
+mod group;
 mod session;
 
 use super::call::{Body, Content};
@@ -126,7 +126,7 @@ impl Rig {
 
     /// Delivers replies with these ids. The body of each is its id.
     fn reply(&mut self, conn: MuxConnId, streams: &[i16]) {
-        let mut batch = Vec::new();
+        let mut replies = Vec::new();
         for stream in streams {
             let header = poolhouse_cql::Header {
                 version: Version::V4,
@@ -136,9 +136,9 @@ impl Rig {
                 opcode: Opcode::Result,
                 length_bytes: 2,
             };
-            batch.push(Reply { host: self.host.id, header, body: stream.to_be_bytes().to_vec().into() });
+            replies.push(Reply { host: self.host.id, header, body: stream.to_be_bytes().to_vec().into() });
         }
-        self.step(|change| change.dispatch(conn, &mut batch));
+        self.step(|change| change.dispatch(conn, &mut replies));
     }
 
     fn state(&self) -> HostState {
@@ -748,7 +748,7 @@ fn error_of_a_server_contains_its_message_once() {
     use core::error::Error as _;
     use poolhouse_cql::ErrorCode;
     let (code, message) = (ErrorCode::OVERLOADED, String::from("later"));
-    let server = ServerError { code, message, reply: reply_of(Opcode::Error, &[]) };
+    let server = ServerError { code, message, reply: reply_of(Opcode::Error, &[]), earlier: Vec::new() };
     let told = alloc::format!("{code}: later");
     assert_eq!(server.to_string(), told);
     let error = RequestError::Server(alloc::boxed::Box::new(server));

@@ -73,6 +73,10 @@ impl<P: Platform> Shared<P> {
     /// Records the end of a request.
     #[cold]
     pub(super) fn measured(&self, opcode: Opcode, since: Instant, result: &Result<Reply, RequestError>) {
+        // In the child of a fork, a lock of the metrics may be held for ever.
+        if self.is_forked() {
+            return;
+        }
         let (name, error) = (opcode.name(), result.as_ref().err());
         let duration = self.now().saturating_since(since);
         self.events.operation_ended(name, error.map(RequestError::type_name).as_deref(), duration);
@@ -98,6 +102,6 @@ impl<P: Platform> Shared<P> {
     /// The address of a host.
     #[cfg(feature = "tracing")]
     pub(super) fn address_of(&self, id: poolhouse_core::mux::MuxId) -> Option<alloc::string::String> {
-        self.hosts().all().iter().find(|host| host.id == id).map(|host| host.address.clone())
+        self.hosts().by_id(id).map(|host| host.address.clone())
     }
 }

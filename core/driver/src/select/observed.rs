@@ -31,7 +31,7 @@ impl<'a> Operation<'a> {
         Self { name: Some((name, id)), kinds, has_waited: false }
     }
 
-    /// Whether each selection has events, and not only the first that waits.
+    /// Whether each selection has events, and not only those that wait.
     #[inline]
     pub(crate) const fn is_observed(&self) -> bool {
         self.kinds.intersects(EventKinds::SELECTIONS)

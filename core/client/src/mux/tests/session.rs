@@ -671,6 +671,15 @@ fn requests_are_measured() {
         assert!(poll(&mut preparing).is_pending());
         assert_eq!(active(), 1.0);
         drop(preparing);
+        let with_values = [stage.session.query("a").values((1,)), stage.session.query("b").hosts(&[])];
+        let mut all = Box::pin(stage.session.request_all(&with_values));
+        assert!(poll(&mut all).is_pending());
+        assert_eq!(active(), 2.0, "while a text is prepared");
+        drop(all);
+        let of_execute = kept.count(
+            "db.client.operation.duration{db.system.name=cassandra,db.operation.name=EXECUTE,error.type=cancelled}",
+        );
+        assert_eq!((active(), of_execute, of_query(",error.type=cancelled")), (0.0, 1, 4));
         let other = Stage::new(options(), []);
         let Poll::Ready(foreign) = poll(&mut Box::pin(other.session.request_all(&calls))) else { panic!("refused") };
         assert!(matches!(&foreign[..], [Err(RequestError::Foreign), ..]));
@@ -925,6 +934,21 @@ fn discovered_hosts_have_the_options_in_force() {
     let hosts = finish(create_hosts(&stage.session.inner.shared, &Hosts::default(), &new));
     let found = hosts[0].look(Instant::ORIGIN, |mux, _, _| *mux.config().options());
     assert_eq!(found, MuxOptions { distance: Distance::Remote, ..options });
+}
+
+/// The other thread does both of its steps between those of the first one.
+#[test]
+fn pools_have_the_distance_of_the_hosts_that_were_set_last() {
+    let stage = Stage::new(options(), []);
+    let shared = &stage.session.inner.shared;
+    let address = shared.hosts().all()[0].address.clone();
+    let ignored = [CqlHost { address: address.clone(), distance: Distance::Ignored }];
+    let [first, removed] = shared.replace_hosts(&ignored, &[], |hosts| hosts).expect("valid");
+    shared.put_hosts(&[CqlHost::local(address)]).expect("valid");
+    shared.reconfigure(&first, &removed);
+    let hosts = shared.hosts();
+    let distance = hosts.used()[0].look(Instant::ORIGIN, |mux, _, _| mux.config().options().distance);
+    assert_eq!(distance, Distance::Local);
 }
 
 #[cfg(feature = "tracing")]

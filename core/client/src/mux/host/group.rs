@@ -1,6 +1,6 @@
-//! Batches: many requests of one future at a host.
+//! Groups: many requests of one future at a host.
 //!
-//! The outcomes of a batch are collected in one list, and its future takes all of them at once. Its
+//! The outcomes of a group are collected in one list, and its future takes all of them at once. Its
 //! task is woken once for all replies of one read.
 
 use super::{Body, Change, Failure, Host, Outcome, Slot, SlotState};
@@ -15,7 +15,7 @@ use poolhouse_driver::register;
 /// The requests of one future at a host. The deadline and the waker of its slot are those of all
 /// its requests.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct Group {
     /// The slots of its requests. After a request has ended, another one may have its slot.
     slots: Vec<u32>,
     /// The number of requests that have not ended.
@@ -26,79 +26,79 @@ pub(super) struct Batch {
     outcomes: Vec<(usize, Outcome)>,
 }
 
-/// A request of a batch.
+/// A request of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Member {
-    /// The slot of the batch.
-    batch: u32,
-    /// The index of the request in its batch.
+    /// The slot of the group.
+    group: u32,
+    /// The index of the request in its group.
     index: usize,
 }
 
 impl Host {
-    /// Takes the outcomes of a batch. Later ones wake `waker`. Returns whether the pool's queue has
+    /// Takes the outcomes of a group. Later ones wake `waker`. Returns whether the pool's queue has
     /// released requests: [`Change::send_granted`] sends them.
     ///
     /// - `into`: is empty, and receives the outcomes.
     /// - `waker`: as [`register`] takes it.
     pub(in crate::mux) fn take_outcomes(
         &self,
-        batch: u32,
+        group: u32,
         into: &mut Vec<(usize, Outcome)>,
         waker: &mut Option<Waker>,
     ) -> bool {
         debug_assert!(into.is_empty(), "outcomes are not lost");
         let mut state = lock(&self.state);
-        let Some(Slot { batch: Some(batch), waker: place, .. }) = state.slots.get_mut(batch as usize) else {
+        let Some(Slot { group: Some(group), waker: place, .. }) = state.slots.get_mut(group as usize) else {
             return false;
         };
-        core::mem::swap(&mut batch.outcomes, into);
+        core::mem::swap(&mut group.outcomes, into);
         register(place, waker);
-        !batch.granted.is_empty()
+        !group.granted.is_empty()
     }
 }
 
 impl Change<'_> {
-    /// Begins requests of a batch, and returns the slot of the batch. A request that cannot begin
+    /// Begins requests of a group, and returns the slot of the group. A request that cannot begin
     /// has its outcome at once.
     ///
-    /// - `batch`: the slot of the batch; `None` for a new batch.
+    /// - `group`: the slot of the group; `None` for a new group.
     /// - `requests`: each with its index, and whether it waits for the first connection.
-    /// - `deadline`: of the whole batch.
+    /// - `deadline`: of the whole group.
     pub(in crate::mux) fn begin_all<'r>(
         &mut self,
-        batch: Option<u32>,
+        group: Option<u32>,
         requests: impl Iterator<Item = (usize, &'r Body<'r>, bool)>,
         deadline: Option<Instant>,
     ) -> u32 {
-        let slot = batch.unwrap_or_else(|| self.take_slot());
-        // Also for a known batch: its deadline may have expired since its last requests began.
+        let slot = group.unwrap_or_else(|| self.take_slot());
+        // Also for a known group: its deadline may have expired since its last requests began.
         self.put_deadline(slot, deadline);
-        let mut batch = self.take_batch(slot).unwrap_or_default();
+        let mut group = self.take_group(slot).unwrap_or_default();
         for (index, body, waits) in requests {
             match self.start(body, waits, deadline) {
                 Ok(started) => {
-                    self.state.slots[started as usize].member = Some(Member { batch: slot, index });
-                    batch.slots.push(started);
-                    batch.running += 1;
+                    self.state.slots[started as usize].member = Some(Member { group: slot, index });
+                    group.slots.push(started);
+                    group.running += 1;
                 }
-                Err(failure) => batch.outcomes.push((index, Err(failure))),
+                Err(failure) => group.outcomes.push((index, Err(failure))),
             }
         }
-        self.state.slots[slot as usize].batch = Some(batch);
+        self.state.slots[slot as usize].group = Some(group);
         slot
     }
 
     /// Sends the requests that the pool has granted stream ids, and ends those that have waited in
     /// vain.
-    pub(in crate::mux) fn send_granted<'r>(&mut self, batch: u32, body: impl Fn(usize) -> &'r Body<'r>) {
-        let Some(Slot { batch: Some(waiting), .. }) = self.state.slots.get_mut(batch as usize) else {
+    pub(in crate::mux) fn send_granted<'r>(&mut self, group: u32, body: impl Fn(usize) -> &'r Body<'r>) {
+        let Some(Slot { group: Some(waiting), .. }) = self.state.slots.get_mut(group as usize) else {
             return;
         };
         for slot in core::mem::take(&mut waiting.granted) {
             // The request may have ended meanwhile, and another one may have its slot.
             let Some(Slot { state: SlotState::Queued(waiter), member: Some(member), .. }) =
-                self.state.slots.get(slot as usize).filter(|slot| slot.is_of(batch))
+                self.state.slots.get(slot as usize).filter(|slot| slot.is_of(group))
             else {
                 continue;
             };
@@ -117,34 +117,34 @@ impl Change<'_> {
         }
     }
 
-    /// Cancels the requests of a batch that have not ended. Returns the outcomes of the others, as
+    /// Cancels the requests of a group that have not ended. Returns the outcomes of the others, as
     /// [`Change::cancel`] does.
-    pub(in crate::mux) fn cancel_all(&mut self, batch: u32) -> Vec<(usize, Outcome)> {
-        let Some(cancelled) = self.take_batch(batch) else { return Vec::new() };
+    pub(in crate::mux) fn cancel_all(&mut self, group: u32) -> Vec<(usize, Outcome)> {
+        let Some(cancelled) = self.take_group(group) else { return Vec::new() };
         // If all have ended, no slot is searched.
         let mut running = cancelled.running;
         for slot in cancelled.slots {
             if running == 0 {
                 break;
             }
-            if self.is_member(slot, batch) {
+            if self.is_member(slot, group) {
                 running -= 1;
                 // It is running, so it has no outcome.
                 self.cancel(slot);
             }
         }
-        self.free(batch);
+        self.free(group);
         cancelled.outcomes
     }
 
-    /// Ends the requests of a batch that has passed its deadline. Returns false if the slot is not
-    /// that of a batch.
-    pub(super) fn time_out_batch(&mut self, batch: u32) -> bool {
-        let Some(Slot { batch: Some(late), .. }) = self.state.slots.get_mut(batch as usize) else {
+    /// Ends the requests of a group that has passed its deadline. Returns false if the slot is not
+    /// that of a group.
+    pub(super) fn time_out_group(&mut self, group: u32) -> bool {
+        let Some(Slot { group: Some(late), .. }) = self.state.slots.get_mut(group as usize) else {
             return false;
         };
         for slot in core::mem::take(&mut late.slots) {
-            if self.is_member(slot, batch) {
+            if self.is_member(slot, group) {
                 self.time_out(slot);
             }
         }
@@ -153,32 +153,32 @@ impl Change<'_> {
 
     /// Records the outcome of a request. Its slot is free again.
     pub(super) fn end_member(&mut self, member: Member, outcome: Outcome) {
-        if let Some(Slot { batch: Some(batch), waker, .. }) = self.state.slots.get_mut(member.batch as usize) {
-            batch.outcomes.push((member.index, outcome));
-            batch.running -= 1;
+        if let Some(Slot { group: Some(group), waker, .. }) = self.state.slots.get_mut(member.group as usize) {
+            group.outcomes.push((member.index, outcome));
+            group.running -= 1;
             self.effects.wake(waker);
         }
     }
 
     /// Records that the pool's queue has released a request.
     pub(super) fn grant_member(&mut self, member: Member, slot: u32) {
-        if let Some(Slot { batch: Some(batch), waker, .. }) = self.state.slots.get_mut(member.batch as usize) {
-            batch.granted.push(slot);
+        if let Some(Slot { group: Some(group), waker, .. }) = self.state.slots.get_mut(member.group as usize) {
+            group.granted.push(slot);
             self.effects.wake(waker);
         }
     }
 
-    fn take_batch(&mut self, slot: u32) -> Option<Box<Batch>> {
-        self.state.slots.get_mut(slot as usize)?.batch.take()
+    fn take_group(&mut self, slot: u32) -> Option<Box<Group>> {
+        self.state.slots.get_mut(slot as usize)?.group.take()
     }
 
-    fn is_member(&self, slot: u32, batch: u32) -> bool {
-        self.state.slots.get(slot as usize).is_some_and(|slot| slot.is_of(batch))
+    fn is_member(&self, slot: u32, group: u32) -> bool {
+        self.state.slots.get(slot as usize).is_some_and(|slot| slot.is_of(group))
     }
 }
 
 impl Slot {
-    fn is_of(&self, batch: u32) -> bool {
-        self.member.is_some_and(|member| member.batch == batch)
+    fn is_of(&self, group: u32) -> bool {
+        self.member.is_some_and(|member| member.group == group)
     }
 }
