@@ -16,7 +16,7 @@
 //! | `poolhouse.primary.changes` | counter | elections | how often a replica set has another primary than before, or one again. The first one is not counted |
 //!
 //! `db.operation.name` is the name of the command, or `QUERY`, `EXECUTE`, `BATCH` or `PREPARE`. Spans have
-//! `createCollection` and `dropCollection` for `create` and `drop`, as MongoDB's specification of them wants.
+//! `createCollection` and `dropCollection` instead of `create` and `drop`: MongoDB's specification defines their names.
 //! `error.type` is the code of the server's error, or one of these: `timeout`, `no_server` (no server was suitable,
 //! or no host took the request), `network`, `authentication`, `check_out`, `cancelled` (the future was dropped),
 //! `closed`, `reply` (the reply is malformed or of another kind), `invalid` (it cannot be encoded or converted, or
