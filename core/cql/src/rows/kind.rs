@@ -267,9 +267,11 @@ impl<'a> Type<'a> {
                 None => return write!(out, "type {id:#06x}"),
             },
         };
-        out.write_str(name)?;
+        write!(out, "{name}<")?;
         for (place, (_, kind)) in self.contained().enumerate() {
-            out.write_str(if place == 0 { "<" } else { ", " })?;
+            if place > 0 {
+                out.write_str(", ")?;
+            }
             kind.write(out)?;
         }
         out.write_str(">")

@@ -233,6 +233,8 @@ fn text_of_a_type_is_short_and_has_no_control_characters() {
     assert_eq!(class_type(&long).to_string(), format!("ListType({}..", "é".repeat(43)));
     let number = Type::read(&mut Reader::new(&[0x12, 0x34], 0), 0).expect("a number");
     assert_eq!(number.to_string(), "type 0x1234");
+    let tuple = Type::read(&mut Reader::new(&[0, 0x31, 0, 0], 0), 0).expect("a tuple without fields");
+    assert_eq!(tuple.to_string(), "tuple<>");
 }
 
 #[test]
