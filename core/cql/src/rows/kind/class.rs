@@ -156,10 +156,8 @@ impl<'a> Parameters<'a> {
             }
             "VectorType" => {
                 let vector = self.vector(depth)?;
-                value_bytes = match vector.element_bytes {
-                    Some(bytes) => Some(bytes.checked_mul(vector.dimension).filter(|bytes| *bytes <= VALUE_BYTES_MAX)?),
-                    None => None,
-                };
+                // At most `VALUE_BYTES_MAX`.
+                value_bytes = vector.element_bytes.map(|bytes| bytes * vector.dimension);
                 Type::CUSTOM
             }
             _ => match CLASSES.iter().find(|(class, ..)| *class == name) {
@@ -208,7 +206,8 @@ impl<'a> Parameters<'a> {
         self.skip(',')?;
         let dimension = self.word()?.parse::<usize>().ok()?;
         self.skip(')')?;
-        let is_possible = (1..=VALUE_BYTES_MAX).contains(&dimension);
+        // Each element has a byte or more.
+        let is_possible = (1..=VALUE_BYTES_MAX / element_bytes.unwrap_or(1)).contains(&dimension);
         (is_possible && !is_unknown).then_some(Vector { element, dimension, element_bytes })
     }
 

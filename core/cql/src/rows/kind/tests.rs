@@ -99,6 +99,12 @@ fn classes_that_are_not_understood_are_unknown_as_a_whole() {
         "VectorType(FloatType,-1)",
         "VectorType(FloatType,x)",
         "VectorType(FloatType,1099511627776)",
+        // These have no value: it would be longer than a length can be.
+        "VectorType(FloatType,536870912)",
+        "VectorType(FloatType,1073741824)",
+        "VectorType(VectorType(FloatType,1073741824),1)",
+        "VectorType(VectorType(FloatType,268435456),2)",
+        "VectorType(UTF8Type,2147483648)",
         "VectorType(FloatType,99999999999999999999999)",
         "VectorType(FloatType,3,3)",
         // Whether elements have lengths is known for known classes only.
@@ -111,9 +117,14 @@ fn classes_that_are_not_understood_are_unknown_as_a_whole() {
         assert_eq!((kind.element(), kind.map_value(), kind.udt_name(), kind.fields().count()), (None, None, None, 0));
     }
     assert_eq!(class_type(&deep(TYPE_DEPTH_MAX as usize)).id(), Type::LIST);
-    // A vector of 2^30 elements of 4 bytes has no value, and one of two such vectors neither.
-    assert_eq!(class_type("VectorType(VectorType(FloatType,1073741824),1)").dimension(), None);
-    assert_eq!(class_type("VectorType(FloatType,2147483647)").dimension(), Some(0x7fff_ffff));
+    for (text, dimension) in [
+        ("VectorType(FloatType,536870911)", 0x1fff_ffff),
+        ("VectorType(VectorType(FloatType,268435455),2)", 2),
+        ("VectorType(BooleanType,2147483647)", 0x7fff_ffff),
+        ("VectorType(UTF8Type,2147483647)", 0x7fff_ffff),
+    ] {
+        assert_eq!(class_type(text).dimension(), Some(dimension), "{text}");
+    }
 }
 
 #[test]
