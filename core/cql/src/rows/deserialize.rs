@@ -222,8 +222,10 @@ impl<'a> Row<'_, 'a> {
 impl<'a> Deserializer<'a> for Row<'_, 'a> {
     type Error = RowError;
 
-    fn deserialize_any<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, RowError> {
-        visitor.visit_map(self)
+    fn deserialize_any<V: Visitor<'a>>(mut self, visitor: V) -> Result<V::Value, RowError> {
+        let count = self.columns.len();
+        let value = visitor.visit_map(&mut self)?;
+        whole(value, self.columns.len(), count)
     }
 
     fn deserialize_seq<V: Visitor<'a>>(mut self, visitor: V) -> Result<V::Value, RowError> {
@@ -416,10 +418,11 @@ impl<'a> Value<'_, 'a> {
         visitor: V,
     ) -> Result<V::Value, RowError> {
         let left = if cell.is_empty() { Pairs::EMPTY } else { Pairs::read(cell)? };
+        let count = left.len();
         let mut map = Map { shapes, left, next: None };
         let value = visitor.visit_map(&mut map)?;
-        // Some targets take the first entry only.
-        if map.left.len() > 0 { Ok(value) } else { ended(value, map.left.0.cells, LAST_ELEMENT) }
+        let value = whole(value, map.left.len(), count)?;
+        ended(value, map.left.0.cells, LAST_ELEMENT)
     }
 
     /// Visits the elements or fields.
@@ -445,7 +448,7 @@ impl<'a> Value<'_, 'a> {
         match (&self.shape.inner, self.content()?) {
             (Inner::Entry(shapes), bytes) => self.visit_map_of(shapes, bytes.unwrap_or_default(), visitor),
             (Inner::Fields(fields), Some(bytes)) if self.shape.id() == Type::UDT => {
-                visitor.visit_map(Fields::new(fields, bytes, wanted))
+                Fields::new(fields, bytes, wanted).visit_named(visitor)
             }
             _ => self.mismatch(visitor),
         }
@@ -462,7 +465,7 @@ impl<'a> Deserializer<'a> for Value<'_, 'a> {
             Inner::Element(_) | Inner::Vector(_) => return self.visit_elements(Length::Any, visitor),
             Inner::Entry(shapes) => return self.visit_map_of(shapes, bytes, visitor),
             Inner::Fields(_) if self.shape.id() == Type::TUPLE => return self.visit_elements(Length::Any, visitor),
-            Inner::Fields(fields) => return visitor.visit_map(Fields::new(fields, bytes, Length::Any)),
+            Inner::Fields(fields) => return Fields::new(fields, bytes, Length::Any).visit_named(visitor),
         }
         match self.shape.id() {
             id::BOOLEAN => self.deserialize_bool(visitor),
@@ -879,6 +882,13 @@ impl<'c, 'a> Fields<'c, 'a> {
         let value = visitor.visit_seq(&mut self)?;
         let value = whole(value, if self.is_end() { 0 } else { self.fields.len() }, count)?;
         if shape.id() == Type::UDT { Ok(value) } else { ended(value, self.values, LAST_FIELD) }
+    }
+
+    /// Visits the fields of a user-defined type by their names.
+    fn visit_named<V: Visitor<'a>>(mut self, visitor: V) -> Result<V::Value, RowError> {
+        let count = self.fields.len();
+        let value = visitor.visit_map(&mut self)?;
+        whole(value, if self.values.rest.is_empty() { 0 } else { self.fields.len() }, count)
     }
 
     /// Returns the name of the next field, and skips those that are missing.

@@ -70,6 +70,9 @@ const TYPE_TEXT_BYTES_MAX: usize = 96;
 /// - an empty value of another type than text or blob, a [`CustomValue`](crate::CustomValue), a list of
 ///   `u8`, and the integers of a timestamp, date or time are errors.
 ///
+/// A target such as `BTreeMap` keeps the last of several values for one key: those of a map with a
+/// repeated key, and those of a row with two columns of one name. A struct refuses them.
+///
 /// # Times of other crates
 ///
 /// - `chrono::serde::ts_seconds` and `time::serde::timestamp` are integers of seconds, but those of a

@@ -130,6 +130,68 @@ fn collections_contain_values_of_their_types() {
     assert_eq!(cell(&[0, 0x20, 0, 0x20, 0, 9], Some(&lists)), Ok(vec![vec![1, 2]]));
 }
 
+/// A target that reads one entry and no more.
+#[derive(Debug, PartialEq, Eq)]
+struct First(Text, i32);
+
+impl<'de> Deserialize<'de> for First {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reads;
+        impl<'de> Visitor<'de> for Reads {
+            type Value = First;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an entry")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<First, A::Error> {
+                let (name, number) = entries.next_entry()?.expect("an entry");
+                Ok(First(name, number))
+            }
+        }
+        deserializer.deserialize_map(Reads)
+    }
+}
+
+#[test]
+fn entries_and_fields_that_are_left_are_an_error() {
+    let map = [0, 0x21, 0, 13, 0, 9];
+    let fields = [string("a"), vec![0, 9], string("b"), vec![0, 9]].concat();
+    let udt = [&[0, 0x30][..], &string("k"), &string("u"), &[0, 2], &fields].concat();
+    let (one, two) = (int(1), int(2));
+    let entries = [&b"a"[..], &one, b"b", &two];
+    assert_eq!(cell(&map, Some(&values(Some(1), &entries[..2]))), Ok(First("a".into(), 1)));
+    // Fields that are missing are not left.
+    assert_eq!(cell(&udt, Some(&values(None, &[&one]))), Ok(First("a".into(), 1)));
+    for (kind, bytes) in [(&map[..], values(Some(2), &entries)), (&udt, values(None, &[&one, &two]))] {
+        let error = cell::<First>(kind, Some(&bytes)).expect_err("two");
+        assert!(error.to_string().ends_with(" does not fit First: 2 values, expected 1"), "{error}");
+    }
+    let columns: [(&str, &[u8]); 2] = [("a", &[0, 9]), ("b", &[0, 9])];
+    for (count, expected) in [(1, Ok(First("a".into(), 1))), (2, Err("2 values, expected 1".into()))] {
+        let body = body(&columns[..count], &[&[Some(&one[..]), Some(&two)][..count]]);
+        let first = rows(&body).deserialize::<First>().next().expect("a row");
+        assert_eq!(first.map_err(|error| error.to_string()), expected);
+    }
+}
+
+#[test]
+fn last_value_of_a_repeated_key_is_kept() {
+    let map = values(Some(3), &[b"a", &int(1), b"b", &int(2), b"a", &int(3)]);
+    let kept = BTreeMap::from([("a".to_string(), 3), ("b".to_string(), 2)]);
+    assert_eq!(cell(&[0, 0x21, 0, 13, 0, 9], Some(&map)), Ok(kept.clone()));
+    let columns: [(&str, &[u8]); 3] = [("a", &[0, 9]), ("b", &[0, 9]), ("a", &[0, 9])];
+    let body = body(&columns, &[&[Some(&int(1)), Some(&int(2)), Some(&int(3))]]);
+    assert_eq!(rows(&body).deserialize().next().expect("a row"), Ok(kept));
+    #[derive(Debug, Deserialize)]
+    struct A {
+        #[serde(rename = "a")]
+        _a: i32,
+    }
+    let error = rows(&body).deserialize::<A>().next().expect("a row").expect_err("two");
+    assert_eq!(error.to_string(), "duplicate field `a`");
+}
+
 #[test]
 fn fields_that_were_added_later_are_missing() {
     #[derive(Debug, PartialEq, Eq, Deserialize)]
