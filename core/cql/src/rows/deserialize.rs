@@ -5,9 +5,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::kind::{Type, id};
+use super::kind::id;
 use super::problem::Problem;
-use super::shape::{self, Field, Inner, Shape, TOO_MANY_TYPES, Vector};
+use super::shape::{self, Field, Inner, Shape, TOO_MANY_TYPES, Udt, Vector};
 use super::{Cells, Elements, Pairs, Rows, read_inet};
 use crate::error::CqlError;
 use crate::notation::Reader;
@@ -157,7 +157,7 @@ impl<'a> Rows<'a> {
     /// Decodes each row as a value of this type: a struct or a map with a field for each column, or a
     /// tuple or a list of the columns in their order. Text and bytes may be borrowed from the reply.
     ///
-    /// [`Type`] has the table of types, and the meaning of null and of empty values.
+    /// [`Type`](super::Type) has the table of types, and the meaning of null and of empty values.
     ///
     /// Cost: linear in the rows. Allocates the description of the columns once, and what the type
     /// allocates.
@@ -433,7 +433,12 @@ impl<'a> Value<'_, 'a> {
             (Inner::Element(shape), Some(bytes)) => self.visit_list(shape, bytes, visitor),
             (Inner::Element(shape), None) if wanted == Length::Any => self.visit_list(shape, &[], visitor),
             (Inner::Vector(vector), Some(bytes)) => VectorElements::visit(vector, bytes, visitor),
-            (Inner::Fields(fields), Some(bytes)) => Fields::new(fields, bytes, wanted).visit(self.shape, visitor),
+            (Inner::Fields(fields), Some(bytes)) => {
+                let (value, values) = Fields::new(fields, bytes, wanted).visit(visitor)?;
+                ended(value, values, LAST_FIELD)
+            }
+            // There may be more fields than are described: those that were added later.
+            (Inner::Udt(udt), Some(bytes)) => Ok(Fields::new(&udt.fields, bytes, wanted).visit(visitor)?.0),
             (Inner::None, Some(bytes)) if matches!(self.shape.id(), id::BLOB | id::UUID | id::TIMEUUID | id::INET) => {
                 let mut all = Bytes(self.of_length(bytes)?.iter());
                 let value = visitor.visit_seq(&mut all)?;
@@ -444,12 +449,12 @@ impl<'a> Value<'_, 'a> {
     }
 
     /// Visits the entries or the fields by their names.
-    fn visit_entries<V: Visitor<'a>>(self, wanted: Length, visitor: V) -> Result<V::Value, RowError> {
+    ///
+    /// - `names`: of the fields that the target always has.
+    fn visit_entries<V: Visitor<'a>>(self, names: &'static [&'static str], visitor: V) -> Result<V::Value, RowError> {
         match (&self.shape.inner, self.content()?) {
             (Inner::Entry(shapes), bytes) => self.visit_map_of(shapes, bytes.unwrap_or_default(), visitor),
-            (Inner::Fields(fields), Some(bytes)) if self.shape.id() == Type::UDT => {
-                Fields::new(fields, bytes, wanted).visit_named(visitor)
-            }
+            (Inner::Udt(udt), Some(bytes)) => NamedFields::visit(udt, bytes, names, visitor),
             _ => self.mismatch(visitor),
         }
     }
@@ -462,10 +467,10 @@ impl<'a> Deserializer<'a> for Value<'_, 'a> {
         let Some(bytes) = self.content()? else { return visitor.visit_unit() };
         match &self.shape.inner {
             Inner::None => {}
-            Inner::Element(_) | Inner::Vector(_) => return self.visit_elements(Length::Any, visitor),
-            Inner::Entry(shapes) => return self.visit_map_of(shapes, bytes, visitor),
-            Inner::Fields(_) if self.shape.id() == Type::TUPLE => return self.visit_elements(Length::Any, visitor),
-            Inner::Fields(fields) => return Fields::new(fields, bytes, Length::Any).visit_named(visitor),
+            Inner::Element(_) | Inner::Vector(_) | Inner::Fields(_) => {
+                return self.visit_elements(Length::Any, visitor);
+            }
+            Inner::Entry(_) | Inner::Udt(_) => return self.visit_entries(&[], visitor),
         }
         match self.shape.id() {
             id::BOOLEAN => self.deserialize_bool(visitor),
@@ -616,16 +621,16 @@ impl<'a> Deserializer<'a> for Value<'_, 'a> {
     }
 
     fn deserialize_map<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, RowError> {
-        self.visit_entries(Length::Any, visitor)
+        self.visit_entries(&[], visitor)
     }
 
     fn deserialize_struct<V: Visitor<'a>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, RowError> {
-        self.visit_entries(Length::Fixed, visitor)
+        self.visit_entries(names, visitor)
     }
 
     fn deserialize_enum<V: Visitor<'a>>(
@@ -659,7 +664,7 @@ enum Length {
     /// Those that there are. Fields that are missing are not made, because a few bytes would make
     /// thousands.
     Any,
-    /// Always as many, such as those of a tuple or of a struct.
+    /// Always as many, such as those of a tuple.
     Fixed,
 }
 
@@ -873,36 +878,12 @@ impl<'c, 'a> Fields<'c, 'a> {
         self.wanted == Length::Any && self.values.rest.is_empty()
     }
 
-    /// Visits the fields as a list.
-    ///
-    /// - `shape`: the tuple or the user-defined type. Only the latter may have more fields than are
-    ///   described: those that were added later.
-    fn visit<V: Visitor<'a>>(mut self, shape: &Shape<'a>, visitor: V) -> Result<V::Value, RowError> {
+    /// Visits the fields as a list. Returns also the bytes that follow them.
+    fn visit<V: Visitor<'a>>(mut self, visitor: V) -> Result<(V::Value, Reader<'a>), RowError> {
         let count = self.fields.len();
         let value = visitor.visit_seq(&mut self)?;
         let value = whole(value, if self.is_end() { 0 } else { self.fields.len() }, count)?;
-        if shape.id() == Type::UDT { Ok(value) } else { ended(value, self.values, LAST_FIELD) }
-    }
-
-    /// Visits the fields of a user-defined type by their names.
-    fn visit_named<V: Visitor<'a>>(mut self, visitor: V) -> Result<V::Value, RowError> {
-        let count = self.fields.len();
-        let value = visitor.visit_map(&mut self)?;
-        whole(value, if self.values.rest.is_empty() { 0 } else { self.fields.len() }, count)
-    }
-
-    /// Returns the name of the next field, and skips those that are missing.
-    fn next_name(&mut self) -> Option<&'c Cow<'a, str>> {
-        while !self.is_end() {
-            let (name, shape) = self.fields.first()?;
-            // A list that is missing is empty, as one that is null.
-            let is_missing = self.values.rest.is_empty() && !matches!(shape.inner, Inner::Element(_) | Inner::Entry(_));
-            if !is_missing {
-                return Some(name);
-            }
-            self.fields = self.fields.get(1..)?;
-        }
-        None
+        Ok((value, self.values))
     }
 
     fn next_value<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, RowError> {
@@ -921,7 +902,48 @@ impl<'a> SeqAccess<'a> for Fields<'_, 'a> {
     }
 }
 
-impl<'a> MapAccess<'a> for Fields<'_, 'a> {
+/// The fields of a user-defined type that are left, with their names.
+struct NamedFields<'c, 'a> {
+    udt: &'c Udt<'a>,
+    /// Those that the value has.
+    there: Fields<'c, 'a>,
+    /// The names of the target's fields that were not looked for yet among those that are missing. The
+    /// missing fields themselves are not visited: there may be thousands for each value of a few bytes.
+    names: core::slice::Iter<'static, &'static str>,
+    /// The missing field whose name was read.
+    missing: Option<&'c Field<'a>>,
+}
+
+impl<'c, 'a> NamedFields<'c, 'a> {
+    /// - `names`: of the fields that the target always has.
+    fn visit<V: Visitor<'a>>(
+        udt: &'c Udt<'a>,
+        bytes: &'a [u8],
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, RowError> {
+        let there = Fields::new(&udt.fields, bytes, Length::Any);
+        let mut fields = Self { udt, there, names: names.iter(), missing: None };
+        let value = visitor.visit_map(&mut fields)?;
+        whole(value, if fields.there.is_end() { 0 } else { fields.there.fields.len() }, udt.fields.len())
+    }
+
+    /// Returns the name of the next field.
+    fn next_name(&mut self) -> Option<&'c Cow<'a, str>> {
+        if self.there.is_end() { self.next_missing() } else { self.there.fields.first().map(|(name, _)| name) }
+    }
+
+    /// Returns the name of the next field that is missing.
+    fn next_missing(&mut self) -> Option<&'c Cow<'a, str>> {
+        // A list that is missing is empty, as one that is null. Other fields are missing in the target too.
+        let udt = self.udt;
+        let first = udt.fields.len() - self.there.fields.len();
+        self.missing = self.names.find_map(|name| udt.collection(name, first));
+        self.missing.map(|(name, _)| name)
+    }
+}
+
+impl<'a> MapAccess<'a> for &mut NamedFields<'_, 'a> {
     type Error = RowError;
 
     fn next_key_seed<K: DeserializeSeed<'a>>(&mut self, seed: K) -> Result<Option<K::Value>, RowError> {
@@ -929,6 +951,9 @@ impl<'a> MapAccess<'a> for Fields<'_, 'a> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'a>>(&mut self, seed: V) -> Result<V::Value, RowError> {
-        self.next_value(seed)?.ok_or_else(|| RowError::new("a value without a field"))
+        if let Some((_, shape)) = self.missing.take() {
+            return Value { shape, bytes: None }.inside(seed);
+        }
+        self.there.next_value(seed)?.ok_or_else(|| RowError::new("a value without a field"))
     }
 }

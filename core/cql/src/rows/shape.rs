@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The maximum number of types in the description of a result or of bind variables. Each takes up to 80
-/// bytes.
+/// bytes, and a user-defined type as many again.
 const TYPES_MAX: usize = 8192;
 
 /// A type, with those that it contains.
@@ -23,8 +23,9 @@ pub(super) enum Inner<'a> {
     Element(Box<Shape<'a>>),
     /// Of a map: keys and values.
     Entry(Box<(Shape<'a>, Shape<'a>)>),
-    /// Of a tuple, where fields have no names, or of a user-defined type.
+    /// Of a tuple, where fields have no names.
     Fields(Vec<Field<'a>>),
+    Udt(Box<Udt<'a>>),
     Vector(Box<Vector<'a>>),
 }
 
@@ -32,7 +33,43 @@ pub(super) enum Inner<'a> {
 pub(super) type Field<'a> = (Cow<'a, str>, Shape<'a>);
 
 // Source of the bytes named at `TYPES_MAX`.
-const _: () = assert!(size_of::<Field<'_>>() <= 80);
+const _: () = assert!(size_of::<Field<'_>>() <= 80 && size_of::<Udt<'_>>() <= 80);
+
+/// A user-defined type.
+pub(super) struct Udt<'a> {
+    pub(super) fields: Vec<Field<'a>>,
+    /// The places of the fields that are lists, sets or maps, in the order of their names.
+    collections: Vec<u16>,
+    /// The place after the last of them.
+    collections_end: usize,
+}
+
+impl<'a> Udt<'a> {
+    fn new(fields: Vec<Field<'a>>) -> Self {
+        let is_collection = |shape: &Shape<'_>| matches!(shape.inner, Inner::Element(_) | Inner::Entry(_));
+        let places = (0..).zip(&fields).filter(|(_, (_, shape))| is_collection(shape)).map(|(place, _)| place);
+        let mut collections: Vec<u16> = places.collect();
+        let collections_end = collections.last().map_or(0, |place| usize::from(*place) + 1);
+        collections.sort_unstable_by_key(|place| name_at(&fields, *place));
+        Self { fields, collections, collections_end }
+    }
+
+    /// The list, set or map with this name, unless it is before this place.
+    ///
+    /// Cost: a binary search; none behind the last of them.
+    pub(super) fn collection(&self, name: &str, first: usize) -> Option<&Field<'a>> {
+        if first >= self.collections_end {
+            return None;
+        }
+        let found = self.collections.binary_search_by_key(&name, |place| name_at(&self.fields, *place)).ok()?;
+        let place = self.collections.get(found).map(|place| usize::from(*place)).filter(|place| *place >= first)?;
+        self.fields.get(place)
+    }
+}
+
+fn name_at<'c>(fields: &'c [Field<'_>], place: u16) -> &'c str {
+    fields.get(usize::from(place)).map_or("", |(name, _)| name)
+}
 
 pub(super) struct Vector<'a> {
     pub(super) element: Shape<'a>,
@@ -73,9 +110,11 @@ impl<'a> Shape<'a> {
         let inner = match kind.id() {
             Type::LIST | Type::SET => Inner::Element(Box::new(next(left)?)),
             Type::MAP => Inner::Entry(Box::new((next(left)?, next(left)?))),
-            Type::TUPLE | Type::UDT => Inner::Fields(
-                kind.fields().map(|(name, kind)| Some((text(name), Self::of(kind, left)?))).collect::<Option<_>>()?,
-            ),
+            id @ (Type::TUPLE | Type::UDT) => {
+                let fields = kind.fields().map(|(name, kind)| Some((text(name), Self::of(kind, left)?)));
+                let fields = fields.collect::<Option<_>>()?;
+                if id == Type::UDT { Inner::Udt(Box::new(Udt::new(fields))) } else { Inner::Fields(fields) }
+            }
             Type::CUSTOM => match kind.vector() {
                 Some(vector) => Inner::Vector(Box::new(Vector {
                     element: Self::of(vector.element, left)?,
@@ -97,7 +136,7 @@ impl<'a> Shape<'a> {
     /// elements, of a tuple or a user-defined type one whose fields are all null.
     pub(super) const fn has_empty(&self) -> bool {
         match self.inner {
-            Inner::Element(_) | Inner::Entry(_) | Inner::Fields(_) => true,
+            Inner::Element(_) | Inner::Entry(_) | Inner::Fields(_) | Inner::Udt(_) => true,
             Inner::Vector(_) => false,
             Inner::None => self.is_bytes() || matches!(self.id(), id::ASCII | id::VARCHAR),
         }

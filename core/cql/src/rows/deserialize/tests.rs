@@ -240,6 +240,56 @@ fn fields_that_are_missing_are_made_for_targets_of_a_fixed_length_only() {
     assert_eq!(cell(&kind, Some(&[])), Ok(serde_json::json!({})));
 }
 
+/// A target with these fields, which counts the names that it is given.
+struct Names<const COUNT: usize>(&'static [&'static str; COUNT]);
+
+impl<'de, const COUNT: usize> DeserializeSeed<'de> for Names<COUNT> {
+    type Value = Vec<Text>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<Text>, D::Error> {
+        deserializer.deserialize_struct("Names", self.0, self)
+    }
+}
+
+impl<'de, const COUNT: usize> Visitor<'de> for Names<COUNT> {
+    type Value = Vec<Text>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("fields")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Vec<Text>, A::Error> {
+        let mut names = Vec::new();
+        while let Some((name, de::IgnoredAny)) = entries.next_entry()? {
+            names.push(name);
+        }
+        Ok(names)
+    }
+}
+
+#[test]
+fn fields_that_are_missing_are_looked_for_by_the_names_of_the_target() {
+    // Fields a (int), l0 to l9 (lists), m (a map), z (int).
+    let field = |name: &str, kind: &[u8]| [&string(name)[..], kind].concat();
+    let lists = (0..10).flat_map(|place| field(&alloc::format!("l{place}"), &[0, 0x20, 0, 9]));
+    let fields = [field("a", &[0, 9]), lists.collect(), field("m", &[0, 0x21, 0, 9, 0, 9]), field("z", &[0, 9])];
+    let kind = [&[0, 0x30][..], &string("k"), &string("u"), &[0, 13], &fields.concat()].concat();
+    let (one, list) = (int(1), values(Some(0), &[]));
+    let names = |bytes: &[u8], seed: Names<_>| {
+        let body = body(&[("it", &kind)], &[&[Some(bytes)]]);
+        let columns = rows(&body).described().expect("few types");
+        let value = Value { shape: &columns[0].1, bytes: Some(bytes) };
+        seed.deserialize(value).expect("well-formed")
+    };
+    let target = &["z", "m", "none", "l0", "l9", "a"];
+    // Lists and maps that are missing are empty, and other fields are missing in the target too.
+    assert_eq!(names(&[], Names(target)), ["m", "l0", "l9"]);
+    assert_eq!(names(&values(None, &[&one]), Names(target)), ["a", "m", "l0", "l9"]);
+    // Fields that are there are given in their order, known or not, and no other list for them.
+    assert_eq!(names(&values(None, &[&one, &list]), Names(target)), ["a", "l0", "m", "l9"]);
+    assert_eq!(names(&values(None, &[&one, &list, &list]), Names(target)), ["a", "l0", "l1", "m", "l9"]);
+}
+
 #[test]
 fn bytes_after_the_last_element_are_an_error() {
     let refused = |kind: &[u8], bytes: &[u8], expected: &str| {

@@ -1,7 +1,7 @@
 //! Values that contain others: collections, tuples, user-defined types, and all variables.
 
 use super::{BindError, Form, NULL, Target, Writer, close, open, write_int};
-use crate::rows::kind::{Type, cut, id};
+use crate::rows::kind::{cut, id};
 use crate::rows::shape::{Field, Inner, Shape, Vector};
 use crate::types::vint::Vint;
 use alloc::vec::Vec;
@@ -24,6 +24,7 @@ impl<'o, 'c> Writer<'o, 'c> {
             Inner::Element(element) => ItemsOf::List(element),
             Inner::Vector(vector) => ItemsOf::Vector(vector),
             Inner::Fields(fields) => ItemsOf::Fields(fields),
+            Inner::Udt(udt) => ItemsOf::Fields(&udt.fields),
             Inner::None if matches!(shape.id(), id::BLOB | id::UUID | id::TIMEUUID | id::INET) => ItemsOf::Bytes(shape),
             Inner::None | Inner::Entry(_) => return Err(self.mismatch(found)),
         };
@@ -49,7 +50,7 @@ impl<'o, 'c> Writer<'o, 'c> {
         };
         let kind = match &shape.inner {
             Inner::Entry(shapes) => EntriesOf::Map { shapes, count: 0 },
-            Inner::Fields(fields) if shape.id() == Type::UDT => named(fields, false),
+            Inner::Udt(udt) => named(&udt.fields, false),
             Inner::None if self.form == Form::Own => EntriesOf::Custom { target: self.target, count: 0 },
             Inner::None | Inner::Element(_) | Inner::Fields(_) | Inner::Vector(_) => return Err(self.mismatch(found)),
         };
