@@ -11,6 +11,7 @@ use super::deserialize::narrowed;
 use super::kind::id;
 use super::problem::Problem;
 use super::shape::{self, Field, Shape, TOO_MANY_TYPES};
+use crate::Limits;
 use crate::request::{NULL, UNSET as NOT_SET, Values};
 use crate::types::pass::name;
 use crate::types::{Date, Decimal, Duration, Time, Timestamp, Uuid, ValueError, Varint, varint};
@@ -23,6 +24,10 @@ use serde::ser::{self, Impossible, Serialize, Serializer};
 
 /// The name of the unit struct by which [`MaybeUnset::Unset`] is recognized.
 const UNSET: &str = "\0poolhouse_cql::Unset";
+
+/// The maximum length in bytes of all values: that of a body, in any session.
+const VALUES_BYTES_MAX: usize = 256 * 1024 * 1024;
+const _: () = assert!(VALUES_BYTES_MAX == Limits::DEFAULT.body_bytes_max as usize);
 
 /// Bytes reserved for each value and its length.
 const VALUE_BYTES: usize = 16;
@@ -128,8 +133,8 @@ impl BoundValues {
     /// # Errors
     ///
     /// [`BindError`] names the variable and its type: the value has another type or is out of range; a
-    /// collection contains null; a variable has no value; or a value has no variable. It names none if
-    /// the variables have more than 8,192 types.
+    /// collection contains null; a variable has no value; a value has no variable; or all values have
+    /// more than 256 MiB. It names none if the variables have more than 8,192 types.
     ///
     /// # Example
     ///
@@ -328,10 +333,18 @@ fn open(out: &mut Vec<u8>) -> usize {
 }
 
 /// Writes the length of the value that begins here and is now complete.
+///
+/// Fails if all values together are too long to be sent. All that is longer than null ends here, so a
+/// description in which one value has thousands of places cannot make more of it.
 fn close(out: &mut [u8], start: usize) -> Result<(), BindError> {
-    let length = i32::try_from(out.len().saturating_sub(start)).map_err(|_| BindError::new("a value above 2 GiB"))?;
-    write_int(out, start.saturating_sub(4), length);
-    Ok(())
+    let length = out.len().saturating_sub(start);
+    match i32::try_from(length) {
+        Ok(length) if out.len() <= VALUES_BYTES_MAX => {
+            write_int(out, start.saturating_sub(4), length);
+            Ok(())
+        }
+        _ => Err(BindError::new("more than 256 MiB of values")),
+    }
 }
 
 fn write_int(out: &mut [u8], at: usize, number: i32) {

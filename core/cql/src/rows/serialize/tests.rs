@@ -110,6 +110,50 @@ fn variables_take_their_values_by_name_or_in_their_order() {
     }
 }
 
+/// A request cannot have more bytes than a body, whatever a description makes of a few values. Bytes that
+/// were written before take the place of large values.
+#[test]
+fn values_beyond_the_limit_of_a_body_are_refused() {
+    #[derive(Serialize)]
+    struct A {
+        a: Option<&'static str>,
+    }
+    let max = usize::try_from(Limits::DEFAULT.body_bytes_max).expect("32 bits");
+    // Writes the values behind so many bytes below the limit; returns how many they take.
+    let bind = |columns: &[(&str, &[u8])], left: usize, values: &dyn Fn(Writer<'_, '_>) -> Result<(), BindError>| {
+        let body = [&described(columns)[..], &int(0)].concat();
+        let variables = shape::fields(rows(&body).columns).expect("few types");
+        let mut out = vec![0; max - left];
+        values(Writer::new(Target::Row(&variables), &mut out)).map(|()| out.len() - (max - left))
+    };
+    // One value for variables of the same name.
+    let names = [("a", &[0, 13][..]); 100];
+    let text = |writer: Writer<'_, '_>| A { a: Some("tea") }.serialize(writer);
+    // Fields without a value, in each element of a list.
+    let fields = (0..100).flat_map(|place| [&string(&alloc::format!("f{place}"))[..], &[0, 13]].concat());
+    let fields = [&string("a")[..], &[0, 13], &fields.collect::<Vec<_>>()].concat();
+    let udt = [&[0, 0x30][..], &string("k"), &string("u"), &[0, 101], &fields].concat();
+    let list = [&[0, 0x20][..], &udt].concat();
+    let list = [("it", &list[..])];
+    let items = |writer: Writer<'_, '_>| ([A { a: None }, A { a: Some("") }],).serialize(writer);
+    let elements = |writer: Writer<'_, '_>| (vec!["tea"; 100],).serialize(writer);
+    let texts = [("it", &[0, 0x20, 0, 13][..])];
+    let entries = |writer: Writer<'_, '_>| (BTreeMap::from([("k", "tea"); 1]),).serialize(writer);
+    let map = [("it", &[0, 0x21, 0, 13, 0, 13][..])];
+    let cases: [(&[_], &dyn Fn(Writer<'_, '_>) -> _, usize); 4] = [
+        (&names, &text, 100 * 7),
+        (&list, &items, 4 + 4 + 2 * (4 + 101 * 4)),
+        (&texts, &elements, 4 + 4 + 100 * 7),
+        (&map, &entries, 4 + 4 + 5 + 7),
+    ];
+    for (columns, values, bytes) in cases {
+        assert_eq!(bind(columns, bytes, values), Ok(bytes));
+        let error = bind(columns, bytes - 1, values).expect_err("one byte more than a body");
+        assert!(error.to_string().ends_with(": more than 256 MiB of values"), "{error}");
+        assert_eq!(error.variable(), columns[0].0);
+    }
+}
+
 #[test]
 fn values_that_do_not_match_the_variables_are_refused_by_name() {
     let text = |columns: &[(&str, &[u8])], error: Result<BoundValues, BindError>| {
