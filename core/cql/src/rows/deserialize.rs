@@ -7,7 +7,7 @@ mod tests;
 
 use super::kind::id;
 use super::problem::Problem;
-use super::shape::{self, Field, Inner, Shape, TOO_MANY_TYPES, Udt, Vector};
+use super::shape::{self, Field, Inner, Shape, TOO_LONG, Udt, Vector};
 use super::{Cells, Elements, Pairs, Rows, read_inet};
 use crate::error::CqlError;
 use crate::notation::Reader;
@@ -165,7 +165,8 @@ impl<'a> Rows<'a> {
     /// # Errors
     ///
     /// [`RowError`] names the column. The next row can be decoded nevertheless. If the reply does not
-    /// describe its columns, or with more than 8,192 types, there is one error instead of all rows.
+    /// describe its columns, or with more than 8,192 types or 1 MiB, there is one error instead of all
+    /// rows.
     ///
     /// # Example
     ///
@@ -198,7 +199,7 @@ impl<'a> Rows<'a> {
         if self.columns.len() != self.column_count {
             return Err(RowError::new("the columns are not described: send the request without skip_metadata"));
         }
-        shape::fields(self.columns).ok_or_else(|| RowError::new(TOO_MANY_TYPES))
+        shape::fields(self.columns).ok_or_else(|| RowError::new(TOO_LONG))
     }
 }
 

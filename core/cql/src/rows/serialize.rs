@@ -10,7 +10,7 @@ use super::Columns;
 use super::deserialize::narrowed;
 use super::kind::id;
 use super::problem::Problem;
-use super::shape::{self, Field, Shape, TOO_MANY_TYPES};
+use super::shape::{self, Field, Shape, TOO_LONG};
 use crate::Limits;
 use crate::request::{NULL, UNSET as NOT_SET, Values};
 use crate::types::pass::name;
@@ -134,7 +134,8 @@ impl BoundValues {
     ///
     /// [`BindError`] names the variable and its type: the value has another type or is out of range; a
     /// collection contains null; a variable has no value; a value has no variable; or all values have
-    /// more than 256 MiB. It names none if the variables have more than 8,192 types.
+    /// more than 256 MiB. It names none if the description of the variables has more than 8,192 types or
+    /// 1 MiB.
     ///
     /// # Example
     ///
@@ -155,7 +156,7 @@ impl BoundValues {
     pub fn new<T: Serialize + ?Sized>(variables: Columns<'_>, values: &T) -> Result<Self, BindError> {
         let count = variables.len();
         // This limits their number, so it comes before anything is reserved for them.
-        let variables = shape::fields(variables).ok_or_else(|| BindError::new(TOO_MANY_TYPES))?;
+        let variables = shape::fields(variables).ok_or_else(|| BindError::new(TOO_LONG))?;
         let mut bytes = Vec::with_capacity(count.saturating_mul(VALUE_BYTES));
         values.serialize(Writer::new(Target::Row(&variables), &mut bytes))?;
         Ok(Self { bytes, count })

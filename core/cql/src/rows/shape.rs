@@ -1,5 +1,6 @@
 //! Types with those that they contain, read once for all values of a column or of a variable.
 
+use super::Columns;
 use super::kind::{Type, TypeName, id};
 use crate::types::pass::name;
 use alloc::borrow::Cow;
@@ -9,6 +10,11 @@ use alloc::vec::Vec;
 /// The maximum number of types in the description of a result or of bind variables. Each takes up to 80
 /// bytes, and a user-defined type as many again.
 const TYPES_MAX: usize = 8192;
+
+/// The maximum length in bytes of such a description, because the bytes of a type are read again for
+/// each type that contains it, up to 64 times. It is 128 for each of the most types: names of keyspaces
+/// and tables have at most 48, and servers usually send those once for all columns.
+const DESCRIPTION_BYTES_MAX: usize = 1024 * 1024;
 
 /// A type, with those that it contains.
 pub(super) struct Shape<'a> {
@@ -79,22 +85,26 @@ pub(super) struct Vector<'a> {
 }
 
 /// Returns the names and the types of columns or variables; `None` if they have more than
-/// [`TYPES_MAX`] types.
-pub(super) fn fields<'a>(columns: super::Columns<'a>) -> Option<Vec<Field<'a>>> {
+/// [`TYPES_MAX`] types or [`DESCRIPTION_BYTES_MAX`] bytes.
+pub(super) fn fields<'a>(mut columns: Columns<'a>) -> Option<Vec<Field<'a>>> {
     // Each column has a type. Nothing is reserved for more of them than are allowed.
     if columns.len() > TYPES_MAX {
         return None;
     }
     let mut left = TYPES_MAX;
+    let bytes = columns.entries.rest.len();
     let mut fields = Vec::with_capacity(columns.len());
-    for column in columns {
+    while let Some(column) = columns.next() {
+        if bytes - columns.entries.rest.len() > DESCRIPTION_BYTES_MAX {
+            return None;
+        }
         fields.push((Cow::Borrowed(column.name), Shape::of(column.kind, &mut left)?));
     }
     Some(fields)
 }
 
-/// The error of a description with too many types.
-pub(super) const TOO_MANY_TYPES: &str = "more than 8,192 types in one description";
+/// The error of a description that is too long.
+pub(super) const TOO_LONG: &str = "more than 8,192 types or 1 MiB in one description";
 
 impl<'a> Shape<'a> {
     /// Its depth is limited, because the description was checked: see [`TYPE_DEPTH_MAX`](super::TYPE_DEPTH_MAX).

@@ -415,12 +415,25 @@ fn result_without_a_usable_description_is_one_error() {
     for (one, two, is_allowed) in [(&half, &half, true), (&half, &more, false), (&most, &most, false)] {
         let body = self::body(&[("one", one), ("two", two)], &[&[None, None]]);
         let pairs: Vec<_> = rows(&body).deserialize::<(Option<u8>, Option<u8>)>().collect();
-        let expected = if is_allowed { Ok((None, None)) } else { Err(RowError::new(TOO_MANY_TYPES)) };
+        let expected = if is_allowed { Ok((None, None)) } else { Err(RowError::new(TOO_LONG)) };
         assert_eq!(pairs, [expected]);
     }
-    assert_eq!(TOO_MANY_TYPES, "more than 8,192 types in one description");
+    assert_eq!(TOO_LONG, "more than 8,192 types or 1 MiB in one description");
     for (count, is_allowed) in [(8192, true), (8193, false), (100_000, false)] {
         let body = self::body(&vec![("", &[0, 9][..]); count], &[]);
         assert_eq!(rows(&body).described().is_ok(), is_allowed, "{count}");
+    }
+    // Of bytes: those of names, and those that are not read as types.
+    let name = "n".repeat(30);
+    let column = [string(&name), string(&name), string(&name), vec![0, 9]].concat();
+    let body = [int(0), int(8192)].concat().into_iter().chain(column.repeat(8192)).chain(int(0)).collect::<Vec<_>>();
+    assert_eq!(rows(&body).described().map(|columns| columns.len()), Ok(8192));
+    let class = |bytes: usize| [&[0, 0][..], &string(&"c".repeat(bytes))].concat();
+    // 16 columns have 1 MiB, with lengths and numbers of types.
+    for (bytes, is_allowed) in [(65_536 - 6, true), (65_536 - 5, false)] {
+        let mut columns = vec![("", class(65_536 - 6)); 15];
+        columns.push(("", class(bytes)));
+        let columns: Vec<_> = columns.iter().map(|(name, kind)| (*name, &kind[..])).collect();
+        assert_eq!(rows(&self::body(&columns, &[])).described().is_ok(), is_allowed, "{bytes}");
     }
 }

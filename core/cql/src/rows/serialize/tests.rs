@@ -328,7 +328,10 @@ fn variables_have_a_limited_number_of_types() {
     let bound = |count: usize| bind(&vec![("a", &[0, 9][..]); count], &BTreeMap::from([("a", 1)]));
     assert_eq!(bound(8192).expect("few enough").values().len(), 8192);
     for count in [8193, 100_000] {
-        assert_eq!(bound(count).expect_err("too many").to_string(), "more than 8,192 types in one description");
+        assert_eq!(
+            bound(count).expect_err("too many").to_string(),
+            "more than 8,192 types or 1 MiB in one description"
+        );
     }
 }
 
