@@ -1,15 +1,17 @@
-//! Hello replies with names chosen by an attacker cost about as much as honest replies of the same
-//! size.
+//! Hello replies with names chosen by an attacker, and rows of Cassandra with types chosen by one, cost
+//! about as much as honest ones of the same size.
 
 use core::time::Duration;
 use poolhouse_core::topology::{OnHeap, Topology, TopologyId, TopologyOptions, TopologyType};
 use poolhouse_core::{Instant, ServerId};
+use poolhouse_cql::{Outcome, OutcomeKind, Rows};
 use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, Role, ServerState};
 use poolhouse_tests::flood::{colliding, honest};
 use poolhouse_tests::patience::processor_time;
 use poolhouse_tests::reply;
 use poolhouse_wire::hello::HelloReply;
+use serde::Deserialize;
 
 /// Names of hosts and of tags.
 #[derive(Clone, Debug, Default)]
@@ -51,16 +53,20 @@ impl Set {
     }
 }
 
-/// The processor time of ten replies with these lists in turn. It is the minimum of many rounds,
-/// because other load of the machine only adds to it.
+/// The processor time of ten replies with these lists in turn.
 fn cost(replies: &[Lists]) -> Duration {
     let mut set = Set::new();
+    least(30, || replies.iter().cycle().take(10).for_each(|lists| set.hello(lists)))
+}
+
+/// The minimum processor time of many rounds, because other load of the machine only adds to it.
+fn least(rounds: u32, mut round: impl FnMut()) -> Duration {
     let round = |_| {
         let before = processor_time();
-        replies.iter().cycle().take(10).for_each(|lists| set.hello(lists));
+        round();
         processor_time() - before
     };
-    (0..30).map(round).min().expect("some rounds")
+    (0..rounds).map(round).min().expect("some rounds")
 }
 
 /// The names in two halves; each reply replaces one half by the other.
@@ -172,4 +178,108 @@ fn security_2_stream_of_replies_with_chosen_tags_does_not_delay_pings() {
         assert!(5 * counts.1 >= 4 * counts.0, "{} pings with honest names, {} with chosen ones", counts.0, counts.1);
         greeted.client.close().await;
     });
+}
+
+/// The notation of Cassandra's protocol for a text.
+fn string(text: &str) -> Vec<u8> {
+    [&u16::try_from(text.len()).expect("short").to_be_bytes(), text.as_bytes()].concat()
+}
+
+fn int(value: usize) -> [u8; 4] {
+    i32::try_from(value).expect("small").to_be_bytes()
+}
+
+/// The body of a result with one column of this type, which is in all of its rows.
+fn column(kind: &[u8], count: usize, cell: &[u8]) -> Vec<u8> {
+    let names = [string("k"), string("t"), string("c")].concat();
+    let row = [&int(cell.len())[..], cell].concat();
+    [&int(1)[..], &int(1), &names, kind, &int(count), &row.repeat(count)].concat()
+}
+
+fn rows(body: &[u8]) -> Rows<'_> {
+    Outcome { kind: OutcomeKind::Rows, body }.rows().expect("well-formed").expect("rows")
+}
+
+/// The description of a custom type.
+fn class(text: &str) -> Vec<u8> {
+    [&[0, 0][..], &string(text)].concat()
+}
+
+/// A list of user-defined values: all have the same bytes, whatever the number of fields that they lack.
+#[test]
+fn fields_that_values_of_cassandra_lack_cost_nothing() {
+    #[derive(Deserialize)]
+    struct Value {
+        f0: Option<Vec<i32>>,
+    }
+    const VALUES: usize = 5_000;
+    let list = |fields: u16, kind: &[u8]| {
+        let named = (0..fields).flat_map(|field| [&string(&format!("f{field}"))[..], kind].concat());
+        let fields = [&fields.to_be_bytes()[..], &named.collect::<Vec<_>>()].concat();
+        [&[0, 0x20, 0, 0x30][..], &string("k"), &string("u"), &fields].concat()
+    };
+    let cost = |kind: &[u8]| {
+        let body = column(kind, 21, &[&int(VALUES)[..], &[0; 4 * VALUES]].concat());
+        let mut rows = rows(&body).deserialize::<(Vec<Value>,)>();
+        let mut read = || {
+            let (values,) = rows.next().expect("a row").expect("lists");
+            assert!(values.len() == VALUES && values.iter().all(|value| value.f0.as_ref().is_none_or(Vec::is_empty)));
+        };
+        // The first one reads the description too.
+        read();
+        least(20, read)
+    };
+    for (what, kind) in [("integers", &[0, 9][..]), ("lists", &[0, 0x20, 0, 9])] {
+        let (fair, unfair) = (cost(&list(1, kind)), cost(&list(4_000, kind)));
+        println!("values that lack 4,000 {what}: {unfair:?} against {fair:?} for those that lack one");
+        assert!(unfair <= 4 * fair, "values that lack {what}: {unfair:?} against {fair:?}");
+    }
+}
+
+#[test]
+fn errors_of_values_of_cassandra_cost_the_same_for_any_type() {
+    const ROWS: usize = 20;
+    let cost = |kind: &[u8]| {
+        let body = column(kind, 1 + 10 * ROWS, &[1]);
+        let mut rows = rows(&body).deserialize::<(i32,)>();
+        let mut refuse = || drop(rows.next().expect("a row").expect_err("no integer"));
+        refuse();
+        least(10, || (0..ROWS).for_each(|_| refuse()))
+    };
+    let lists = [0, 0x20].repeat(30);
+    let fair = cost(&[&lists[..], &[0, 9]].concat());
+    let long = "c".repeat(64_000);
+    for (what, kind) in [
+        ("classes", [&lists[..], &[0, 0x31, 0, 15], &class(&long).repeat(15)].concat()),
+        ("names", [&lists[..], &[0, 0x30], &string("k"), &string(&long), &[0, 0]].concat()),
+        ("digits of names", class(&format!("UserType(k,{})", "61".repeat(32_000)))),
+        ("vectors", class(&format!("{}UTF8Type{}", "VectorType(".repeat(30), ",1)".repeat(30)))),
+    ] {
+        let unfair = cost(&kind);
+        println!("long {what}: {unfair:?} against {fair:?} for {ROWS} errors");
+        assert!(unfair <= 4 * fair, "long {what}: {unfair:?} against {fair:?}");
+    }
+}
+
+/// The texts are of one length, and eight times as long: if the cost were quadratic, it would be 64 times as
+/// much.
+#[test]
+fn classes_of_cassandra_are_read_in_linear_time() {
+    let cost = |text: &str| {
+        let body = column(&class(text), 0, &[]);
+        least(20, || assert_eq!(rows(&body).columns.len(), 1))
+    };
+    let parentheses = |open: usize, close: usize| "(".repeat(open) + &")".repeat(close);
+    let texts: [(&str, &dyn Fn(usize) -> String); 5] = [
+        ("parentheses that open", &|bytes| format!("x{}", parentheses(bytes, 0))),
+        ("parentheses", &|bytes| format!("x{}", parentheses(bytes / 2, bytes / 2))),
+        ("parentheses of a field", &|bytes| format!("UserType(k,61,61:x{})", parentheses(bytes / 2, bytes / 2))),
+        ("pairs of parentheses", &|bytes| format!("x({})", "()".repeat(bytes / 2))),
+        ("fields", &|bytes| format!("TupleType({}x)", "x(),".repeat(bytes / 4))),
+    ];
+    for (what, text) in texts {
+        let (short, long) = (cost(&text(8_000)), cost(&text(64_000)));
+        println!("{what}: {long:?} for 64,000 bytes, {short:?} for 8,000");
+        assert!(long <= 24 * short, "{what}: {long:?} for 64,000 bytes, {short:?} for 8,000");
+    }
 }

@@ -56,13 +56,13 @@ impl RowError {
     /// Notes that the value is inside that of the column.
     #[cold]
     fn inside(self, shape: &Shape<'_>) -> Self {
-        Self(Box::new(self.0.inside(Some(&shape.kind))))
+        Self(Box::new(self.0.inside(Some(shape))))
     }
 
     /// - `rust`: the type of Rust that is wanted.
     #[cold]
     fn in_column(self, name: &str, shape: &Shape<'_>, rust: &str) -> Self {
-        Self(Box::new(self.0.of(name, &shape.kind, rust, true)))
+        Self(Box::new(self.0.of(name, shape, rust, true)))
     }
 }
 

@@ -246,39 +246,6 @@ impl<'a> Type<'a> {
         };
         TypeFields { is_named, left }
     }
-
-    fn write(&self, out: &mut Limited<'_, '_>) -> fmt::Result {
-        let name = match self.id {
-            Self::LIST => "list",
-            Self::MAP => "map",
-            Self::SET => "set",
-            Self::TUPLE => "tuple",
-            Self::UDT => {
-                let Some((keyspace, name)) = self.udt_name() else { return Ok(()) };
-                return write!(out, "{}.{name}", keyspace.escape_debug());
-            }
-            Self::CUSTOM => {
-                let Some(vector) = self.vector() else {
-                    return write!(out, "{}", self.class().unwrap_or_default().escape_debug());
-                };
-                out.write_str("vector<")?;
-                vector.element.write(out)?;
-                return write!(out, ", {}>", vector.dimension);
-            }
-            id => match id::NAMES.iter().find(|(number, _)| *number == id) {
-                Some((_, name)) => return out.write_str(name),
-                None => return write!(out, "type {id:#06x}"),
-            },
-        };
-        write!(out, "{name}<")?;
-        for (place, (_, kind)) in self.contained().enumerate() {
-            if place > 0 {
-                out.write_str(", ")?;
-            }
-            kind.write(out)?;
-        }
-        out.write_str(">")
-    }
 }
 
 impl PartialEq for Type<'_> {
@@ -305,11 +272,7 @@ impl Eq for Type<'_> {}
 impl fmt::Display for Type<'_> {
     /// Names are the server's texts: their control characters are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = Limited { f, left: TYPE_TEXT_BYTES_MAX, is_full: false };
-        match self.write(&mut out) {
-            Err(_) if out.is_full => Ok(()),
-            result => result,
-        }
+        Described::fmt(self, f)
     }
 }
 
@@ -319,8 +282,82 @@ impl fmt::Debug for Type<'_> {
     }
 }
 
+/// A type with what its text shows.
+pub(super) trait Described<'a>: Sized {
+    fn kind(&self) -> Type<'a>;
+
+    /// The keyspace and the name of a user-defined type.
+    fn name(&self) -> Option<(&'a str, TypeName<'a>)>;
+
+    /// The element and the dimension of a vector.
+    fn dimensioned(&self) -> Option<(Self, usize)>;
+
+    /// The types that another type contains.
+    fn parts(&self) -> impl Iterator<Item = Self>;
+
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Limited { f, left: TYPE_TEXT_BYTES_MAX, is_full: false };
+        match self.write(&mut out) {
+            Err(_) if out.is_full => Ok(()),
+            result => result,
+        }
+    }
+
+    fn write(&self, out: &mut Limited<'_, '_>) -> fmt::Result {
+        let kind = self.kind();
+        let name = match kind.id {
+            Type::LIST => "list",
+            Type::MAP => "map",
+            Type::SET => "set",
+            Type::TUPLE => "tuple",
+            Type::UDT => {
+                let Some((keyspace, name)) = self.name() else { return Ok(()) };
+                return write!(out, "{}.{name}", keyspace.escape_debug());
+            }
+            Type::CUSTOM => {
+                let Some((element, dimension)) = self.dimensioned() else {
+                    return write!(out, "{}", kind.class().unwrap_or_default().escape_debug());
+                };
+                out.write_str("vector<")?;
+                element.write(out)?;
+                return write!(out, ", {dimension}>");
+            }
+            id => match id::NAMES.iter().find(|(number, _)| *number == id) {
+                Some((_, name)) => return out.write_str(name),
+                None => return write!(out, "type {id:#06x}"),
+            },
+        };
+        write!(out, "{name}<")?;
+        for (place, part) in self.parts().enumerate() {
+            if place > 0 {
+                out.write_str(", ")?;
+            }
+            part.write(out)?;
+        }
+        out.write_str(">")
+    }
+}
+
+impl<'a> Described<'a> for Type<'a> {
+    fn kind(&self) -> Self {
+        *self
+    }
+
+    fn name(&self) -> Option<(&'a str, TypeName<'a>)> {
+        self.udt_name()
+    }
+
+    fn dimensioned(&self) -> Option<(Self, usize)> {
+        self.vector().map(|vector| (vector.element, vector.dimension))
+    }
+
+    fn parts(&self) -> impl Iterator<Item = Self> {
+        self.contained().map(|(_, kind)| kind)
+    }
+}
+
 /// A text that is cut. After that, nothing more is written.
-struct Limited<'f, 'b> {
+pub(super) struct Limited<'f, 'b> {
     f: &'f mut fmt::Formatter<'b>,
     left: usize,
     is_full: bool,

@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use super::kind::{Type, cut};
+use super::kind::cut;
+use super::shape::Shape;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use core::fmt;
@@ -48,7 +49,7 @@ impl Problem {
     /// Notes that the problem is that of a value inside.
     ///
     /// - `found`: its type, if that was found and is not expected.
-    pub(super) fn inside(mut self, found: Option<&Type<'_>>) -> Self {
+    pub(super) fn inside(mut self, found: Option<&Shape<'_>>) -> Self {
         if let (false, true, Some(found)) = (self.is_inside, self.is_mismatch, found) {
             self.text = found.to_string();
         }
@@ -65,13 +66,13 @@ impl Problem {
 
     /// Notes the column, its type, and the type of Rust. The value of a column is `read`; that of a
     /// variable is written.
-    pub(super) fn of(mut self, name: &str, kind: &Type<'_>, rust: &str, read: bool) -> Self {
+    pub(super) fn of(mut self, name: &str, shape: &Shape<'_>, rust: &str, read: bool) -> Self {
         if !self.name.is_empty() {
             return self;
         }
         let is_plain = self.is_mismatch && !self.is_inside;
         if is_plain && read {
-            self.text = kind.to_string();
+            self.text = shape.to_string();
         }
         let mut detail = core::mem::take(&mut self.text);
         let rust = rust_name(rust);
@@ -81,11 +82,11 @@ impl Problem {
         self.text = match rust {
             Some(rust) => {
                 let fits =
-                    if read { format!("{kind} does not fit {rust}") } else { format!("{rust} does not fit {kind}") };
+                    if read { format!("{shape} does not fit {rust}") } else { format!("{rust} does not fit {shape}") };
                 if is_plain { fits } else { format!("{fits}: {detail}") }
             }
             None if is_plain => detail,
-            None => format!("{kind}: {detail}"),
+            None => format!("{shape}: {detail}"),
         };
         self.expected.clear();
         self.named(name)

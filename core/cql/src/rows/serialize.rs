@@ -85,7 +85,7 @@ impl BindError {
     /// - `rust`: the type of Rust that the value has.
     #[cold]
     fn in_variable(self, (name, shape): &Field<'_>, rust: &str) -> Self {
-        Self(Box::new(self.0.of(name, &shape.kind, rust, false)))
+        Self(Box::new(self.0.of(name, shape, rust, false)))
     }
 }
 
@@ -214,7 +214,7 @@ impl fmt::Display for Target<'_> {
             Self::Row(_) => f.write_str("a struct, a map or a tuple of the variables"),
             Self::Byte => f.write_str("u8"),
             Self::Name => f.write_str("the name of a field"),
-            Self::Variable(shape) | Self::Field(shape) | Self::Element(shape) => shape.kind.fmt(f),
+            Self::Variable(shape) | Self::Field(shape) | Self::Element(shape) => shape.fmt(f),
         }
     }
 }

@@ -1,14 +1,18 @@
 //! Types with those that they contain, read once for all values of a column or of a variable.
 
+#[cfg(test)]
+mod tests;
+
 use super::Columns;
-use super::kind::{Type, TypeName, id};
+use super::kind::{Described, Type, TypeName, id};
 use crate::types::pass::name;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// The maximum number of types in the description of a result or of bind variables. Each takes up to 80
-/// bytes, and a user-defined type as many again.
+/// bytes, and a user-defined type 96 more.
 const TYPES_MAX: usize = 8192;
 
 /// The maximum length in bytes of such a description, because the bytes of a type are read again for
@@ -39,10 +43,12 @@ pub(super) enum Inner<'a> {
 pub(super) type Field<'a> = (Cow<'a, str>, Shape<'a>);
 
 // Source of the bytes named at `TYPES_MAX`.
-const _: () = assert!(size_of::<Field<'_>>() <= 80 && size_of::<Udt<'_>>() <= 80);
+const _: () = assert!(size_of::<Field<'_>>() <= 80 && size_of::<Udt<'_>>() <= 96);
 
 /// A user-defined type.
 pub(super) struct Udt<'a> {
+    /// Its keyspace and its name.
+    name: Option<(&'a str, TypeName<'a>)>,
     pub(super) fields: Vec<Field<'a>>,
     /// The places of the fields that are lists, sets or maps, in the order of their names.
     collections: Vec<u16>,
@@ -51,13 +57,13 @@ pub(super) struct Udt<'a> {
 }
 
 impl<'a> Udt<'a> {
-    fn new(fields: Vec<Field<'a>>) -> Self {
+    fn new(name: Option<(&'a str, TypeName<'a>)>, fields: Vec<Field<'a>>) -> Self {
         let is_collection = |shape: &Shape<'_>| matches!(shape.inner, Inner::Element(_) | Inner::Entry(_));
         let places = (0..).zip(&fields).filter(|(_, (_, shape))| is_collection(shape)).map(|(place, _)| place);
         let mut collections: Vec<u16> = places.collect();
         let collections_end = collections.last().map_or(0, |place| usize::from(*place) + 1);
         collections.sort_unstable_by_key(|place| name_at(&fields, *place));
-        Self { fields, collections, collections_end }
+        Self { name, fields, collections, collections_end }
     }
 
     /// The list, set or map with this name, unless it is before this place.
@@ -123,7 +129,11 @@ impl<'a> Shape<'a> {
             id @ (Type::TUPLE | Type::UDT) => {
                 let fields = kind.fields().map(|(name, kind)| Some((text(name), Self::of(kind, left)?)));
                 let fields = fields.collect::<Option<_>>()?;
-                if id == Type::UDT { Inner::Udt(Box::new(Udt::new(fields))) } else { Inner::Fields(fields) }
+                if id == Type::UDT {
+                    Inner::Udt(Box::new(Udt::new(kind.udt_name(), fields)))
+                } else {
+                    Inner::Fields(fields)
+                }
             }
             Type::CUSTOM => match kind.vector() {
                 Some(vector) => Inner::Vector(Box::new(Vector {
@@ -183,6 +193,38 @@ impl<'a> Shape<'a> {
             Type::CUSTOM => matches!(self.inner, Inner::None),
             id => (id == 0x0a || id > id::DURATION) && matches!(self.inner, Inner::None),
         }
+    }
+}
+
+/// Unlike a [`Type`], which is read again for each of its texts, a shape has been read: a text takes no
+/// longer than its length. Hence errors show shapes, of which there may be one for each value.
+impl<'a> Described<'a> for &Shape<'a> {
+    fn kind(&self) -> Type<'a> {
+        self.kind
+    }
+
+    fn name(&self) -> Option<(&'a str, TypeName<'a>)> {
+        if let Inner::Udt(udt) = &self.inner { udt.name } else { None }
+    }
+
+    fn dimensioned(&self) -> Option<(Self, usize)> {
+        if let Inner::Vector(vector) = &self.inner { Some((&vector.element, vector.dimension)) } else { None }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = Self> {
+        let (one, two, fields) = match &self.inner {
+            Inner::Element(element) => (Some(&**element), None, &[][..]),
+            Inner::Entry(shapes) => (Some(&shapes.0), Some(&shapes.1), &[][..]),
+            Inner::Fields(fields) => (None, None, &fields[..]),
+            Inner::None | Inner::Udt(_) | Inner::Vector(_) => (None, None, &[][..]),
+        };
+        one.into_iter().chain(two).chain(fields.iter().map(|(_, shape)| shape))
+    }
+}
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Described::fmt(&self, f)
     }
 }
 
