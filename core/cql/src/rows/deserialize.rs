@@ -6,7 +6,7 @@
 mod tests;
 
 use super::kind::id;
-use super::problem::Problem;
+use super::problem::{Problem, Subject};
 use super::shape::{self, Field, Inner, Shape, TOO_LONG, Udt, Vector};
 use super::{Cells, Elements, Pairs, Rows, read_inet};
 use crate::error::CqlError;
@@ -59,10 +59,16 @@ impl RowError {
         Self(Box::new(self.0.inside(Some(shape))))
     }
 
+    /// Notes that the value is inside that of this field.
+    #[cold]
+    fn in_field(self, name: &str) -> Self {
+        Self(Box::new(self.0.in_field(name)))
+    }
+
     /// - `rust`: the type of Rust that is wanted.
     #[cold]
     fn in_column(self, name: &str, shape: &Shape<'_>, rust: &str) -> Self {
-        Self(Box::new(self.0.of(name, shape, rust, true)))
+        Self(Box::new(self.0.of(Subject::Column, name, shape, rust)))
     }
 }
 
@@ -325,6 +331,15 @@ impl<'a> Value<'_, 'a> {
     /// Reads a value inside another one.
     fn inside<S: DeserializeSeed<'a>>(self, seed: S) -> Result<S::Value, RowError> {
         seed.deserialize(self).map_err(|error| error.inside(self.shape))
+    }
+
+    /// Reads the value of a field of a tuple or of a user-defined type.
+    fn of_field<S: DeserializeSeed<'a>>(
+        (name, shape): &Field<'a>,
+        bytes: Option<&'a [u8]>,
+        seed: S,
+    ) -> Result<S::Value, RowError> {
+        Value { shape, bytes }.inside(seed).map_err(|error| error.in_field(name))
     }
 
     /// Returns its bytes; `None` if it is null.
@@ -888,10 +903,10 @@ impl<'c, 'a> Fields<'c, 'a> {
     }
 
     fn next_value<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, RowError> {
-        let Some(((_, shape), left)) = self.fields.split_first().filter(|_| !self.is_end()) else { return Ok(None) };
+        let Some((field, left)) = self.fields.split_first().filter(|_| !self.is_end()) else { return Ok(None) };
         self.fields = left;
         let bytes = if self.values.rest.is_empty() { None } else { self.values.bytes()? };
-        Value { shape, bytes }.inside(seed).map(Some)
+        Value::of_field(field, bytes, seed).map(Some)
     }
 }
 
@@ -952,8 +967,8 @@ impl<'a> MapAccess<'a> for &mut NamedFields<'_, 'a> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'a>>(&mut self, seed: V) -> Result<V::Value, RowError> {
-        if let Some((_, shape)) = self.missing.take() {
-            return Value { shape, bytes: None }.inside(seed);
+        if let Some(field) = self.missing.take() {
+            return Value::of_field(field, None, seed);
         }
         self.there.next_value(seed)?.ok_or_else(|| RowError::new("a value without a field"))
     }

@@ -28,12 +28,24 @@ pub(super) struct Problem {
     is_mismatch: bool,
     /// Whether the problem is that of a value inside the value of the column or variable.
     is_inside: bool,
+    /// Whether the text begins with the name of a field.
+    has_field: bool,
+}
+
+/// The value whose problem it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// Of a column, which is read: a type of Rust is wanted.
+    Column,
+    /// Of a variable, which is written: a type of CQL is wanted.
+    Variable,
 }
 
 impl Problem {
     pub(super) fn new(text: impl fmt::Display) -> Self {
         let text = cut(&text.to_string(), TEXT_BYTES_MAX).into();
-        Self { name: String::new(), text, expected: String::new(), is_mismatch: false, is_inside: false }
+        let expected = String::new();
+        Self { name: String::new(), text, expected, is_mismatch: false, is_inside: false, has_field: false }
     }
 
     /// The value of the type is wrong.
@@ -57,6 +69,16 @@ impl Problem {
         self
     }
 
+    /// Notes that the problem is that of a value inside this field. Only the innermost field is named.
+    pub(super) fn in_field(mut self, name: &str) -> Self {
+        if !self.has_field && !name.is_empty() {
+            // The name is the server's text.
+            self.text = format!("field {}: {}", cut(name, NAME_BYTES_MAX).escape_debug(), self.text);
+            self.has_field = true;
+        }
+        self
+    }
+
     pub(super) fn named(mut self, name: &str) -> Self {
         if self.name.is_empty() {
             self.name = cut(name, NAME_BYTES_MAX).into();
@@ -64,14 +86,13 @@ impl Problem {
         self
     }
 
-    /// Notes the column, its type, and the type of Rust. The value of a column is `read`; that of a
-    /// variable is written.
-    pub(super) fn of(mut self, name: &str, shape: &Shape<'_>, rust: &str, read: bool) -> Self {
+    /// Notes the name and the type of the column or of the variable, and the type of Rust.
+    pub(super) fn of(mut self, subject: Subject, name: &str, shape: &Shape<'_>, rust: &str) -> Self {
         if !self.name.is_empty() {
             return self;
         }
         let is_plain = self.is_mismatch && !self.is_inside;
-        if is_plain && read {
+        if is_plain && subject == Subject::Column {
             self.text = shape.to_string();
         }
         let mut detail = core::mem::take(&mut self.text);
@@ -81,8 +102,10 @@ impl Problem {
         }
         self.text = match rust {
             Some(rust) => {
-                let fits =
-                    if read { format!("{shape} does not fit {rust}") } else { format!("{rust} does not fit {shape}") };
+                let fits = match subject {
+                    Subject::Column => format!("{shape} does not fit {rust}"),
+                    Subject::Variable => format!("{rust} does not fit {shape}"),
+                };
                 if is_plain { fits } else { format!("{fits}: {detail}") }
             }
             None if is_plain => detail,

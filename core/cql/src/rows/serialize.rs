@@ -9,7 +9,7 @@ mod tests;
 use super::Columns;
 use super::deserialize::narrowed;
 use super::kind::id;
-use super::problem::Problem;
+use super::problem::{Problem, Subject};
 use super::shape::{self, Field, Shape, TOO_LONG};
 use crate::Limits;
 use crate::request::{NULL, UNSET as NOT_SET, Values};
@@ -77,6 +77,12 @@ impl BindError {
         Self(Box::new(self.0.inside(None)))
     }
 
+    /// Notes that the value is that of this field.
+    #[cold]
+    fn in_field(self, name: &str) -> Self {
+        Self(Box::new(self.0.in_field(name)))
+    }
+
     #[cold]
     fn named(self, name: &str) -> Self {
         Self(Box::new(self.0.named(name)))
@@ -85,7 +91,7 @@ impl BindError {
     /// - `rust`: the type of Rust that the value has.
     #[cold]
     fn in_variable(self, (name, shape): &Field<'_>, rust: &str) -> Self {
-        Self(Box::new(self.0.of(name, shape, rust, false)))
+        Self(Box::new(self.0.of(Subject::Variable, name, shape, rust)))
     }
 }
 

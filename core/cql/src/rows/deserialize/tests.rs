@@ -384,6 +384,35 @@ fn error_names_the_column_and_no_value() {
 }
 
 #[test]
+fn error_names_the_innermost_field() {
+    #[derive(Debug, Deserialize)]
+    struct A<T> {
+        #[serde(rename = "a")]
+        _a: T,
+    }
+    let udt = |name: &str, kind: &[u8]| {
+        [&[0, 0x30][..], &string("k"), &string("u"), &[0, 2], &string(name), kind, &string("b"), &[0, 9]].concat()
+    };
+    let error = |result: Result<A<i32>, RowError>| result.expect_err("refused").to_string();
+    let start = "column it: k.u does not fit A<i32>: field a: ";
+    let short = values(None, &[&[1, 2]]);
+    assert_eq!(error(cell(&udt("a", &[0, 9]), Some(&short))), [start, "a value of 2 bytes, not 4"].concat());
+    assert_eq!(error(cell(&udt("a", &[0, 13]), Some(&short))), [start, "varchar, expected i32"].concat());
+    assert_eq!(error(cell(&udt("a", &[0, 9]), Some(&value(None)))), [start, "null, expected i32"].concat());
+    // Values inside the field.
+    let kind = udt("a", &[0, 0x20, 0, 0x31, 0, 2, 0, 9, 0, 9]);
+    let lists = values(None, &[&values(Some(1), &[&short])]);
+    let list = cell::<A<Vec<(i32, i32)>>>(&kind, Some(&lists)).expect_err("refused").to_string();
+    assert!(list.ends_with(" does not fit A<Vec<(i32, i32)>>: field a: a value of 2 bytes, not 4"), "{list}");
+    let inner = udt("a", &udt("inner\n", &[0, 9]));
+    let inner =
+        cell::<A<BTreeMap<Text, i32>>>(&inner, Some(&values(None, &[&short]))).expect_err("refused").to_string();
+    assert!(inner.ends_with(": field inner\\n: a value of 2 bytes, not 4"), "{inner}");
+    let tuple = cell::<(i32, i32)>(&udt(&"x".repeat(1_000), &[0, 9]), Some(&short)).expect_err("refused").to_string();
+    assert!(tuple.ends_with(&[": field ", &"x".repeat(48), ": a value of 2 bytes, not 4"].concat()), "{tuple}");
+}
+
+#[test]
 fn malformed_values_are_errors() {
     // Counts and lengths that exceed the value.
     for bytes in [&[0, 0, 0, 9][..], &[0xff, 0xff, 0xff, 0xfe], &[0, 0], &[0, 0, 0, 1, 0, 0, 0, 9, 1]] {

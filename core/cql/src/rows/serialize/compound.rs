@@ -101,8 +101,9 @@ impl Items<'_, '_> {
                 return written.map_err(|error| error.in_variable(field, type_name::<T>()));
             }
             ItemsOf::Fields(fields) => {
-                let Some((_, shape)) = fields.get(place) else { return Ok(()) };
-                Target::Field(shape)
+                let Some((name, shape)) = fields.get(place) else { return Ok(()) };
+                let written = value.serialize(Writer::new(Target::Field(shape), out));
+                return written.map_err(|error| error.inside().in_field(name));
             }
             ItemsOf::List(shape) => Target::Element(shape),
             ItemsOf::Vector(vector) if place >= vector.dimension => return Ok(()),
@@ -229,12 +230,14 @@ impl Entries<'_, '_> {
             is_known = true;
             if written.is_some() {
                 let error = BindError::new("two values");
-                return Err(if is_row { error.named(&field.0) } else { error });
+                return Err(if is_row { error.named(&field.0) } else { error.in_field(&field.0) });
             }
             let start = self.out.len();
             let target = if is_row { Target::Variable(&field.1) } else { Target::Field(&field.1) };
             let result = value.serialize(Writer::new(target, self.out));
-            result.map_err(|error| if is_row { error.in_variable(field, type_name::<T>()) } else { error.inside() })?;
+            result.map_err(|error| {
+                if is_row { error.in_variable(field, type_name::<T>()) } else { error.inside().in_field(&field.0) }
+            })?;
             *written = Some(start..self.out.len());
         }
         if is_known {

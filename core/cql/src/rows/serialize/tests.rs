@@ -422,8 +422,15 @@ fn collections_and_composites_return_as_they_were() {
     let fits = "BTreeMap<&str, &str> does not fit shop.address";
     let text = error(UDT, BTreeMap::from([("street", "secret")]));
     assert_eq!(text, std::format!("{fits}: field street: the type has no such field"));
-    assert_eq!(error(UDT, BTreeMap::from([("zip", "secret")])), std::format!("{fits}: a text, expected int"));
-    assert_eq!(error(UDT, Twice("zip")), "Twice does not fit shop.address: two values");
+    assert_eq!(
+        error(UDT, BTreeMap::from([("zip", "secret")])),
+        std::format!("{fits}: field zip: a text, expected int")
+    );
+    assert_eq!(
+        error(UDT, ("Rome", "secret")),
+        "(&str, &str) does not fit shop.address: field zip: a text, expected int"
+    );
+    assert_eq!(error(UDT, Twice("zip")), "Twice does not fit shop.address: field zip: two values");
 }
 
 /// A generator of test values (splitmix64).
