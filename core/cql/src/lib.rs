@@ -1,5 +1,5 @@
-//! Cassandra's native protocol, versions 3, 4 and 5: segments, envelopes, and the handshake of a
-//! connection, without I/O.
+//! Cassandra's native protocol, versions 3, 4 and 5: segments, envelopes, the handshake of a
+//! connection, messages with their values, and the ring of nodes, without I/O.
 //!
 //! Use it in a driver, a proxy or a test that has its own sockets. Applications use the session of
 //! a client crate, such as `poolhouse_smol::mux::Session`.
@@ -19,15 +19,18 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! Like `poolhouse-wire`, this crate borrows its buffers, does not allocate (except for compression
-//! tables), has no clock, and treats received bytes as hostile. Bodies are opaque bytes, except
-//! where a pool must know their content.
+//! Like `poolhouse-wire`, this crate borrows its buffers, has no clock, and treats received bytes as
+//! hostile. Messages are decoded where they are. Memory is allocated for the state of compression, for
+//! a [`Ring`], for values of any length such as [`Varint`], and for rows and bind variables that are
+//! values of Rust; without the feature `alloc`, for nothing.
 //!
 //! - receiving: [`Decoder`], which returns one [`Envelope`] after another; [`Envelope::response`]
 //!   decodes the server's message;
 //! - sending: [`Request::encode`] or [`encode_envelope`], and [`Encoder`] if envelopes are not sent
 //!   unchanged;
-//! - [`Rows`] and [`Prepared`]: results, and the bind variables of statements;
+//! - [`Rows`] and [`Prepared`]: results, and the bind variables of statements. With `serde`, both are
+//!   values of Rust: [`Type`] has the table of types;
+//! - [`Token`] and [`Ring`]: the nodes that have a row, by its partition key;
 //! - [`CqlHandshake`]: negotiates version and compression and authenticates; at its end it returns
 //!   the decoder.
 //!
@@ -38,8 +41,7 @@
 //!
 //! Read next: [`CqlHandshake`], and `poolhouse_core::mux`, which assigns the stream ids.
 //! Specifications: Apache Cassandra's Native Protocol v5; v4 and v3, "Frame header" and
-//! "Compression". With `serde`, rows and bind variables are values of Rust: [`Type`] has the table of
-//! types.
+//! "Compression".
 #![no_std]
 #![forbid(unsafe_code)]
 
