@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::compress::append_zeros;
 use poolhouse_wire::Full;
 use poolhouse_wire::Sink;
 
@@ -73,4 +72,20 @@ impl<S> fmt::Debug for Buffer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} bytes)", self.len)
     }
+}
+
+/// Appends `count` zeros, or nothing if they do not fit.
+pub(super) fn append_zeros<S: Sink>(sink: &mut S, count: usize) -> Result<(), Full> {
+    const ZEROS: [u8; 256] = [0; 256];
+    let start = sink.written().len();
+    let mut left = count;
+    while left > 0 {
+        let some = ZEROS.get(..left).unwrap_or(&ZEROS);
+        if let Err(full) = sink.append(some) {
+            sink.truncate(start);
+            return Err(full);
+        }
+        left -= some.len();
+    }
+    Ok(())
 }

@@ -12,6 +12,8 @@ mod tests;
 use core::fmt;
 
 use super::buffer::Buffer;
+#[cfg(any(feature = "lz4", feature = "snappy"))]
+use super::buffer::append_zeros;
 use super::error::{CqlError, CqlErrorKind};
 use super::header::{HEADER_BYTES, Version};
 use poolhouse_wire::Full;
@@ -292,20 +294,4 @@ impl fmt::Debug for Deflater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Deflater")
     }
-}
-
-/// Appends `count` zeros, or nothing if they do not fit.
-pub(super) fn append_zeros<S: Sink>(sink: &mut S, count: usize) -> Result<(), Full> {
-    const ZEROS: [u8; 256] = [0; 256];
-    let start = sink.written().len();
-    let mut left = count;
-    while left > 0 {
-        let some = ZEROS.get(..left).unwrap_or(&ZEROS);
-        if let Err(full) = sink.append(some) {
-            sink.truncate(start);
-            return Err(full);
-        }
-        left -= some.len();
-    }
-    Ok(())
 }
