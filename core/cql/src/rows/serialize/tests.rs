@@ -118,9 +118,10 @@ fn values_beyond_the_limit_of_a_body_are_refused() {
     struct A {
         a: Option<&'static str>,
     }
+    type Values = dyn Fn(Writer<'_, '_>) -> Result<(), BindError>;
     let max = usize::try_from(Limits::DEFAULT.body_bytes_max).expect("32 bits");
     // Writes the values behind so many bytes below the limit; returns how many they take.
-    let bind = |columns: &[(&str, &[u8])], left: usize, values: &dyn Fn(Writer<'_, '_>) -> Result<(), BindError>| {
+    let bind = |columns: &[(&str, &[u8])], left: usize, values: &Values| {
         let body = [&described(columns)[..], &int(0)].concat();
         let variables = shape::fields(rows(&body).columns).expect("few types");
         let mut out = vec![0; max - left];
@@ -140,7 +141,7 @@ fn values_beyond_the_limit_of_a_body_are_refused() {
     let texts = [("it", &[0, 0x20, 0, 13][..])];
     let entries = |writer: Writer<'_, '_>| (BTreeMap::from([("k", "tea"); 1]),).serialize(writer);
     let map = [("it", &[0, 0x21, 0, 13, 0, 13][..])];
-    let cases: [(&[_], &dyn Fn(Writer<'_, '_>) -> _, usize); 4] = [
+    let cases: [(&[_], &Values, usize); 4] = [
         (&names, &text, 100 * 7),
         (&list, &items, 4 + 4 + 2 * (4 + 101 * 4)),
         (&texts, &elements, 4 + 4 + 100 * 7),
