@@ -231,7 +231,8 @@ impl<'a> Type<'a> {
                     Self::LIST | Self::SET => Ok(1),
                     Self::MAP => Ok(2),
                     Self::TUPLE => inner.u16(),
-                    Self::UDT => inner.string().and_then(|_| inner.string()).and_then(|_| inner.u16()),
+                    // Texts that were checked when the type was read.
+                    Self::UDT => inner.short_bytes().and_then(|_| inner.short_bytes()).and_then(|_| inner.u16()),
                     _ => Ok(0),
                 };
                 Left::Numbered { count: count.unwrap_or(0), inner }
