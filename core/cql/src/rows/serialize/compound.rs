@@ -282,43 +282,28 @@ impl Entries<'_, '_> {
     }
 }
 
-impl SerializeSeq for Items<'_, '_> {
-    type Ok = ();
-    type Error = BindError;
+/// Items are the same to serde in each of its traits.
+macro_rules! items {
+    ($($trait:ident: $method:ident,)+) => {$(
+        impl $trait for Items<'_, '_> {
+            type Ok = ();
+            type Error = BindError;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), BindError> {
-        self.put(value)
-    }
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), BindError> {
+                self.put(value)
+            }
 
-    fn end(self) -> Result<(), BindError> {
-        self.finish()
-    }
+            fn end(self) -> Result<(), BindError> {
+                self.finish()
+            }
+        }
+    )+};
 }
 
-impl SerializeTuple for Items<'_, '_> {
-    type Ok = ();
-    type Error = BindError;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), BindError> {
-        self.put(value)
-    }
-
-    fn end(self) -> Result<(), BindError> {
-        self.finish()
-    }
-}
-
-impl SerializeTupleStruct for Items<'_, '_> {
-    type Ok = ();
-    type Error = BindError;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), BindError> {
-        self.put(value)
-    }
-
-    fn end(self) -> Result<(), BindError> {
-        self.finish()
-    }
+items! {
+    SerializeSeq: serialize_element,
+    SerializeTuple: serialize_element,
+    SerializeTupleStruct: serialize_field,
 }
 
 impl SerializeMap for Entries<'_, '_> {
