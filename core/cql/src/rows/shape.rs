@@ -66,13 +66,15 @@ impl<'a> Udt<'a> {
         Self { name, fields, collections, collections_end }
     }
 
+    /// Whether a list, a set or a map is at this place or after it.
+    pub(super) const fn has_collection(&self, first: usize) -> bool {
+        first < self.collections_end
+    }
+
     /// The list, set or map with this name, unless it is before this place.
     ///
-    /// Cost: a binary search; none behind the last of them.
+    /// Cost: a binary search.
     pub(super) fn collection(&self, name: &str, first: usize) -> Option<&Field<'a>> {
-        if first >= self.collections_end {
-            return None;
-        }
         let found = self.collections.binary_search_by_key(&name, |place| name_at(&self.fields, *place)).ok()?;
         let place = self.collections.get(found).map(|place| usize::from(*place)).filter(|place| *place >= first)?;
         self.fields.get(place)

@@ -285,6 +285,9 @@ impl<'c, 'a> NamedFields<'c, 'a> {
         // A list that is missing is empty, as one that is null. Other fields are missing in the target too.
         let udt = self.udt;
         let first = udt.fields.len() - self.there.fields.len();
+        if !udt.has_collection(first) {
+            return None;
+        }
         self.missing = self.names.find_map(|name| udt.collection(name, first));
         self.missing.map(|(name, _)| name)
     }
