@@ -2,13 +2,11 @@
 #![cfg(feature = "metrics")]
 #![forbid(unsafe_code)]
 
-use core::time::Duration;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use poolhouse_smol::{Client, ClientOptions, Error};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
-use poolhouse_tests::patience::PATIENCE;
-use std::time::Instant;
+use poolhouse_tests::patience::eventually_showing;
 
 /// The value of the first series whose name and labels begin so.
 fn value_of(rendered: &PrometheusHandle, series: &str) -> f64 {
@@ -65,16 +63,11 @@ fn client_of_a_replica_set_records_elections_waits_retries_and_servers_that_are_
         let name = format!("db_client_connection_pool_name=\"{}\"", set.address(member));
         value_of(&rendered, &format!("poolhouse_{metric}{{{name}}}"))
     };
-    let until = async |what: &str, is_so: &dyn Fn() -> bool| {
-        let begin = Instant::now();
-        while !is_so() {
-            assert!(begin.elapsed() < PATIENCE, "{what} in {PATIENCE:?}: {}", rendered.render());
-            smol::Timer::after(Duration::from_millis(5)).await;
-        }
-    };
+    let all = || rendered.render();
     smol::block_on(async {
         client.run_command("db", bson::doc! { "insert": "c", "documents": [{ "x": 1 }] }).await.unwrap();
-        until("heartbeats", &|| (0..3).all(|member| of("heartbeat_duration_count", member) >= 1.0)).await;
+        eventually_showing("heartbeats", || (0..3).all(|member| of("heartbeat_duration_count", member) >= 1.0), all)
+            .await;
         assert_eq!((of_client("primary_changes"), of_client("operation_retries")), (0.0, 0.0), "the first one");
         assert_eq!(of_client("operation_waiting"), 0.0);
         assert!((0..3).all(|member| (of("heartbeat_failures", member), of("server_down", member)) == (0.0, 0.0)));
@@ -85,11 +78,11 @@ fn client_of_a_replica_set_records_elections_waits_retries_and_servers_that_are_
         assert_eq!(of_client("operation_retries"), 1.0);
 
         set.kill(old).unwrap();
-        until("server down", &|| of("server_down", old) == 1.0).await;
+        eventually_showing("server down", || of("server_down", old) == 1.0, all).await;
         assert!(of("heartbeat_failures", old) >= 1.0);
         let write = client.run_command("db", bson::doc! { "insert": "c", "documents": [{ "x": 2 }] });
         let elect = async {
-            until("an operation that waits", &|| of_client("operation_waiting") == 1.0).await;
+            eventually_showing("an operation that waits", || of_client("operation_waiting") == 1.0, all).await;
             set.settle();
         };
         let (written, ()) = smol::future::zip(write, elect).await;
@@ -97,7 +90,7 @@ fn client_of_a_replica_set_records_elections_waits_retries_and_servers_that_are_
         assert_eq!(of_client("operation_waiting"), 0.0);
         assert_eq!(of_client("primary_changes"), 1.0);
         set.restart(old).unwrap();
-        until("server up", &|| of("server_down", old) == 0.0).await;
+        eventually_showing("server up", || of("server_down", old) == 0.0, all).await;
         client.close().await;
     });
 }

@@ -5,12 +5,12 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
 use poolhouse_smol::poolhouse_core::{Instant as ClientInstant, ServerType};
-use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, Event, EventRef, Notice, Subscription};
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, Event, EventRef, Subscription};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FakeServer, Received};
+use poolhouse_tests::patience::next_event;
 pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused, run};
 use smol::Task;
-use smol::future::FutureExt;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -127,27 +127,9 @@ pub(crate) fn rare(event: &EventRef<'_>) -> bool {
 pub(crate) async fn next(
     events: &mut Subscription,
     what: &str,
-    mut wanted: impl FnMut(&Event) -> bool,
+    wanted: impl FnMut(&Event) -> bool,
 ) -> (ClientInstant, Event) {
-    let mut seen = Vec::new();
-    let begun = Instant::now();
-    loop {
-        let limit = async {
-            smol::Timer::after(PATIENCE.saturating_sub(begun.elapsed())).await;
-            None
-        };
-        match async { Some(events.next().await) }.or(limit).await {
-            Some(Some(Notice::Event { at, event })) => {
-                if wanted(&event) {
-                    return (at, event);
-                }
-                seen.push(event.to_string());
-            }
-            Some(Some(Notice::Lagged { count })) => panic!("{count} events were lost before {what}"),
-            Some(None) => panic!("the subscription ended before {what}: {seen:#?}"),
-            None => panic!("never seen: {what}: {seen:#?}"),
-        }
-    }
+    next_event(events, PATIENCE, what, wanted).await
 }
 
 /// Whether the event reports that this server is now of this type.

@@ -31,7 +31,7 @@ use poolhouse_smol::mux::{
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription, TlsOptions};
 use poolhouse_tests::cassandra::{self, Cassandra, CassandraOptions, other_driver};
-use poolhouse_tests::patience::{PATIENCE, eventually, run};
+use poolhouse_tests::patience::{self, PATIENCE, eventually, run};
 use poolhouse_tests::suite::{Suite, as_one};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder};
 use readings::{Reading, Readings};
@@ -738,23 +738,11 @@ fn password_and_tls_are_required() -> Result<(), String> {
 
 /// Waits for an event of the cluster.
 async fn cluster_event(events: &mut Subscription, wanted: impl Fn(ClusterEvent) -> bool) {
-    let until = Instant::now() + PATIENCE * 3;
-    loop {
-        let notice = smol::future::or(async { events.next().await }, async {
-            smol::Timer::at(until).await;
-            panic!("the event does not arrive")
-        });
-        match notice.await {
-            Some(Notice::Event { event: Event::Cluster(event), .. }) => {
-                println!("{event}");
-                if wanted(event) {
-                    return;
-                }
-            }
-            Some(_) => {}
-            None => panic!("the events have ended"),
-        }
-    }
+    let shown = |event| {
+        println!("{event}");
+        wanted(event)
+    };
+    patience::cluster_event(events, PATIENCE * 3, "the event", shown).await;
 }
 
 /// The number of requests whose coordinator did not have the data, according to their traces.

@@ -13,8 +13,8 @@ use core::time::Duration;
 use poolhouse_smol::mux::cql::Version;
 use poolhouse_smol::mux::{ClusterEvent, ClusterOptions, ClusterQuery, Session, SessionOptions};
 use poolhouse_smol::poolhouse_driver::Subscribers;
-use poolhouse_smol::{Event, EventKinds, EventRef, Notice, Smol, Subscription};
-use poolhouse_tests::patience::{PATIENCE, eventually, processor_time, run};
+use poolhouse_smol::{EventKinds, EventRef, Smol, Subscription};
+use poolhouse_tests::patience::{PATIENCE, cluster_event, eventually, eventually_showing, processor_time, run};
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -318,29 +318,22 @@ fn session(options: SessionOptions) -> (Session, Subscription) {
     (Session::with_platform(Smol, options, subscribers).expect("valid options"), events)
 }
 
-/// Waits until the answer to the query for peers was refused.
-async fn refused(events: &mut Subscription) {
-    let next = async {
-        loop {
-            match events.next().await {
-                Some(Notice::Event {
-                    event:
-                        Event::Cluster(
-                            ClusterEvent::QueryFailed { query: ClusterQuery::Peers | ClusterQuery::OldPeers }
-                            | ClusterEvent::ControlFailed { .. },
-                        ),
-                    ..
-                }) => return,
-                Some(_) => {}
-                None => panic!("the events have ended"),
-            }
-        }
+/// Waits until the answer to the query for peers, which has this lie, was refused. Nothing fails before.
+async fn refused(events: &mut Subscription, lie: &str) {
+    let event = cluster_event(events, PATIENCE, &format!("the refusal of {lie}"), |_| true).await;
+    assert_eq!(event, ClusterEvent::QueryFailed { query: ClusterQuery::Peers }, "{lie}: {event}");
+}
+
+/// Waits for a state of a session whose node has this lie.
+async fn reached(lie: &str, what: &str, session: &Session, events: &mut Subscription, condition: impl FnMut() -> bool) {
+    let state = || {
+        let mut status = session.cluster();
+        // Nodes are numerous, and have long names.
+        let nodes = status.as_mut().map(|status| core::mem::take(&mut status.nodes).len());
+        let failures: Vec<_> = core::iter::from_fn(|| events.try_next()).collect();
+        format!("{} hosts, {nodes:?} nodes, {status:?}, {failures:?}", session.hosts().len())
     };
-    smol::future::or(next, async {
-        smol::Timer::after(PATIENCE).await;
-        panic!("the answer was not refused")
-    })
-    .await;
+    eventually_showing(&format!("{lie}: {what}"), condition, state).await;
 }
 
 /// The limit on the processor time for which one poll blocks the executor, as in .github/SECURITY.md.
@@ -372,10 +365,10 @@ fn security_a_data_centers_and_racks_without_number_do_not_block_the_executor() 
         node.set(|tables| tables.peers = peers(&found));
         run(async {
             let ticker = Ticker::start();
-            let (session, _events) = session(options(&node).local_data_center("elsewhere"));
+            let (session, mut events) = session(options(&node).local_data_center("elsewhere"));
             // Names that are too long are those of no node.
             let expected = if bytes > 255 { 1 } else { 4_096 };
-            eventually("the hosts are known", || {
+            reached(what, "the hosts are known", &session, &mut events, || {
                 session.hosts().len() == expected
                     && session.cluster().is_some_and(|cluster| cluster.nodes.len() == expected)
             })
@@ -411,9 +404,11 @@ fn security_a_tokens_and_replications_do_not_block_the_executor() {
     node.set(|tables| (tables.peers, tables.keyspaces) = (peers(&found), keyspaces(&replications)));
     run(async {
         let ticker = Ticker::start();
-        let (session, _events) = session(options(&node).local_data_center("dc1"));
-        eventually("the keyspaces are routed", || session.cluster().is_some_and(|status| status.routed_keyspaces > 0))
-            .await;
+        let (session, mut events) = session(options(&node).local_data_center("dc1"));
+        reached("tokens", "the keyspaces are routed", &session, &mut events, || {
+            session.cluster().is_some_and(|status| status.routed_keyspaces > 0)
+        })
+        .await;
         let longest = ticker.end("tokens").await;
         session.close().await;
         assert!(longest <= BLOCKED_MAX, "{longest:?}");
@@ -438,7 +433,7 @@ fn security_a_columns_and_rows_without_number_do_not_block_the_executor() {
         run(async {
             let ticker = Ticker::start();
             let (session, mut events) = session(options(&node));
-            refused(&mut events).await;
+            refused(&mut events, what).await;
             let longest = ticker.end(what).await;
             session.close().await;
             assert!(longest <= BLOCKED_MAX, "{what}: {longest:?}");
@@ -478,8 +473,11 @@ fn security_a_cells_and_types_of_many_elements_do_not_block_the_executor() {
         node.set(|tables| tables.peers = body);
         run(async {
             let ticker = Ticker::start();
-            let (session, _events) = session(options(&node));
-            eventually("the nodes are known", || session.cluster().is_some_and(|status| status.nodes.len() > 1)).await;
+            let (session, mut events) = session(options(&node));
+            reached(what, "the nodes are known", &session, &mut events, || {
+                session.cluster().is_some_and(|status| status.nodes.len() > 1)
+            })
+            .await;
             let longest = ticker.end(what).await;
             session.close().await;
             assert!(longest <= BLOCKED_MAX, "{what}: {longest:?}");
@@ -490,7 +488,7 @@ fn security_a_cells_and_types_of_many_elements_do_not_block_the_executor() {
     run(async {
         let ticker = Ticker::start();
         let (session, mut events) = session(options(&node));
-        refused(&mut events).await;
+        refused(&mut events, "type").await;
         let longest = ticker.end("type").await;
         session.close().await;
         assert!(longest <= BLOCKED_MAX, "type: {longest:?}");
@@ -513,8 +511,8 @@ fn security_a_cells_and_types_of_many_elements_do_not_block_the_executor() {
         node.set(|tables| (tables.peers, tables.keyspaces) = (peers(&[Peer::new(1)]), body));
         run(async {
             let ticker = Ticker::start();
-            let (session, _events) = session(options(&node).local_data_center("dc1"));
-            eventually("the keyspace is routed", || {
+            let (session, mut events) = session(options(&node).local_data_center("dc1"));
+            reached(what, "the keyspace is routed", &session, &mut events, || {
                 session.cluster().is_some_and(|status| status.routed_keyspaces == 1)
             })
             .await;
@@ -541,11 +539,13 @@ fn security_a_events_without_number_do_not_block_the_executor() {
     });
     run(async {
         let ticker = Ticker::start();
-        let (session, _events) = session(options(&node).local_data_center("elsewhere"));
-        eventually("the hosts are known", || session.hosts().len() == 4_096).await;
+        let (session, mut events) = session(options(&node).local_data_center("elsewhere"));
+        reached("events", "the hosts are known", &session, &mut events, || session.hosts().len() == 4_096).await;
         // The answer to this query follows the events. Its keyspace makes it known.
-        eventually("the events were read", || session.cluster().is_some_and(|status| status.routed_keyspaces == 1))
-            .await;
+        reached("events", "they were read", &session, &mut events, || {
+            session.cluster().is_some_and(|status| status.routed_keyspaces == 1)
+        })
+        .await;
         let longest = ticker.end("events").await;
         session.close().await;
         assert!(longest <= BLOCKED_MAX, "{longest:?}");
@@ -584,9 +584,11 @@ fn security_b_control_connection_keeps_nothing_of_its_answers() {
         node.set(|tables| tables.peers = body);
         run(async {
             let before = settled().await;
-            let (session, _events) = session(options(&node).local_data_center("elsewhere"));
-            eventually("the hosts are known", || session.cluster().is_some_and(|cluster| !cluster.nodes.is_empty()))
-                .await;
+            let (session, mut events) = session(options(&node).local_data_center("elsewhere"));
+            reached(what, "the hosts are known", &session, &mut events, || {
+                session.cluster().is_some_and(|cluster| !cluster.nodes.is_empty())
+            })
+            .await;
             let kept = settled().await - before;
             println!("{what}: {kept} bytes are kept");
             let more = kept - *honest.get_or_insert(kept);
@@ -618,8 +620,8 @@ fn security_c_thousands_of_silent_nodes_open_few_sockets_and_delay_no_other() {
         let before = descriptors();
         // The silent nodes are waited for until the end of the test.
         let options = options(&node).connect_timeout(Duration::from_secs(600));
-        let (session, _events) = session(options);
-        eventually("the hosts are known", || session.hosts().len() == 3_002).await;
+        let (session, mut events) = session(options);
+        reached("silent nodes", "the hosts are known", &session, &mut events, || session.hosts().len() == 3_002).await;
         let address = other.address.to_string();
         let ids: Vec<_> = session.hosts().iter().filter(|host| host.address == address).map(|host| host.id).collect();
         session.query("a row").send().await.expect("the contact point answers");
