@@ -12,23 +12,21 @@
 //!
 //! `ping instructions <case> <host:port> <times>` repeats one operation a number of times, for
 //! `tests/scripts/ping_instructions.sh` to count its instructions.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use poolhouse_allocator::Counting;
 use poolhouse_exchange::mongo::{self, Exchange, Socket, median};
 use poolhouse_smol::poolhouse_client::Platform;
 use poolhouse_smol::{Client, ClientOptions, Smol};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, ServerTls};
 use smol::channel::{Receiver, Sender};
-use std::alloc::System;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -41,52 +39,23 @@ const CONNECTIONS: u32 = 10;
 const TASKS: [u32; 4] = [1, 10, 64, 100];
 const THREADS: [&str; 2] = ["1", "2"];
 
-/// The system's allocator. Counts the allocations of the client's threads.
-struct Counting;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting(note);
 
 thread_local! {
     /// Whether this thread runs tasks of the client.
     static CLIENT: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Allocations of the client's threads.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
-fn note() {
+fn note(taken: usize, _: usize) {
     // A thread that is ending has no thread-local cell any more. It is not a thread of the client.
-    if CLIENT.try_with(Cell::get).unwrap_or(false) {
+    if taken > 0 && CLIENT.try_with(Cell::get).unwrap_or(false) {
         ASKED.fetch_add(1, Ordering::Relaxed);
     }
 }
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches an atomic
-// and a thread-local cell that needs no initialisation, and allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note();
-        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller fulfils the contract of the system allocator, which is the same.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,27 +1,24 @@
 //! The memory that connections keep after a large reply. It is measured on a complete client with
 //! its tasks, sockets on loopback, and a server that pads its hello reply.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 use core::time::Duration;
+use poolhouse_allocator::Counting;
 use poolhouse_smol::poolhouse_uri::Compressor;
 use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
 use poolhouse_tests::fake::{Algorithm, compressed};
 use poolhouse_tests::patience::{PATIENCE, eventually, refused, run};
-use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 
-/// The system's allocator. It counts the bytes that all threads hold, except the threads of
-/// servers.
-struct Counting;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting(note);
 
 static HELD: AtomicIsize = AtomicIsize::new(0);
 static MOST: AtomicIsize = AtomicIsize::new(0);
@@ -30,32 +27,16 @@ thread_local! {
     static IS_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-fn note(change: isize) {
+/// Counts the bytes that all threads hold, except the threads of servers.
+fn note(taken: usize, given: usize) {
     // In a thread that is ending, the thread-local value may be destroyed already.
     if !IS_SERVER.try_with(Cell::get).unwrap_or(false) {
-        let held = HELD.fetch_add(change, Ordering::Relaxed) + change;
+        // A block may be moved when it grows: then both exist.
+        let held = HELD.fetch_add(taken.cast_signed(), Ordering::Relaxed) + taken.cast_signed();
         MOST.fetch_max(held, Ordering::Relaxed);
+        HELD.fetch_sub(given.cast_signed(), Ordering::Relaxed);
     }
 }
-
-// SAFETY: every call is passed to the system's allocator unchanged; counting uses atomics and a
-// thread-local value that needs no initialisation and allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size().cast_signed());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        note(-layout.size().cast_signed());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Serializes the tests that measure the process.
 static TURN: Mutex<()> = Mutex::new(());

@@ -7,14 +7,13 @@
 //! in some thirty wake-ups. Not counted: async-io's reactor, which allocates a list of wakers for
 //! each of its polls, and moves its timers; that is a cost per poll, not per request. The server is
 //! a separate process.
-#![allow(unsafe_code, reason = "a counting global allocator requires unsafe; libraries forbid it")]
 
-use core::alloc::{GlobalAlloc, Layout};
 use core::future::poll_fn;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::task::Poll;
 use core::time::Duration;
+use poolhouse_allocator::Counting;
 use poolhouse_client::mux::{MuxOptions, Reply, RequestError, Session, SessionOptions};
 use poolhouse_cql::{Consistency, Version};
 use poolhouse_driver::Subscribers;
@@ -22,54 +21,23 @@ use poolhouse_smol::Smol;
 use poolhouse_tests::contract::hosted::{Probe, at_work, is_at_work};
 use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions};
 use poolhouse_tests::suite::Suite;
-use std::alloc::System;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// The system's allocator. Counts allocations.
-struct Counting;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting(note);
 
 static ASKED: AtomicU64 = AtomicU64::new(0);
 /// Allocations of exactly the size of a body.
 static BODIES: AtomicU64 = AtomicU64::new(0);
 static BODY_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-fn note(bytes: usize) {
-    if is_at_work() {
+fn note(taken: usize, _: usize) {
+    if taken > 0 && is_at_work() {
         ASKED.fetch_add(1, Ordering::Relaxed);
-        BODIES.fetch_add(u64::from(bytes == BODY_BYTES.load(Ordering::Relaxed)), Ordering::Relaxed);
+        BODIES.fetch_add(u64::from(taken == BODY_BYTES.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 }
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; counting touches atomics
-// only.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(size);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Set in the process of the server.
 const SERVER: &str = "POOLHOUSE_MUX_ALLOCATIONS_SERVER";

@@ -2,13 +2,12 @@
 //!
 //! While counting is off, a call costs one load of a flag that is not written, so that the counters
 //! do not distort the times of allocation-heavy peers.
-#![allow(unsafe_code, reason = "a counting global allocator requires unsafe")]
 
-use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::alloc::System;
+use poolhouse_allocator::Counting;
 
-struct Counting;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting(note);
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicU64 = AtomicU64::new(0);
@@ -38,43 +37,12 @@ pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, Counted) {
     (result, Counted { allocations, bytes, peak_bytes })
 }
 
-fn note(calls: u64, taken: usize, given: usize) {
+fn note(taken: usize, given: usize) {
     if COUNTS.load(Ordering::Relaxed) {
-        ASKED.fetch_add(calls, Ordering::Relaxed);
+        ASKED.fetch_add(u64::from(taken > 0), Ordering::Relaxed);
         // A block is smaller than half of the address space.
         let change = taken as i64 - given as i64;
         let live = LIVE_BYTES.fetch_add(change, Ordering::Relaxed) + change;
         PEAK_BYTES.fetch_max(live, Ordering::Relaxed);
     }
 }
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; counting only touches
-// atomics.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(1, layout.size(), 0);
-        // SAFETY: the caller upholds the contract of the system's allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(1, layout.size(), 0);
-        // SAFETY: the caller upholds the contract of the system's allocator.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(1, size, layout.size());
-        // SAFETY: the caller upholds the contract of the system's allocator.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        note(0, 0, layout.size());
-        // SAFETY: the caller upholds the contract of the system's allocator.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;

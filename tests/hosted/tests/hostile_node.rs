@@ -1,27 +1,25 @@
 //! What a node of Cassandra that lies in its tables can cause in a session that reads them: how long it blocks
 //! the executor, how much memory stays, and how many sockets are open.
-#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use core::time::Duration;
+use poolhouse_allocator::Counting;
 use poolhouse_smol::mux::cql::Version;
 use poolhouse_smol::mux::{ClusterEvent, ClusterOptions, ClusterQuery, Session, SessionOptions};
 use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_smol::{EventKinds, EventRef, Smol, Subscription};
 use poolhouse_tests::patience::{PATIENCE, cluster_event, eventually, eventually_showing, processor_time, run};
-use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 
-/// The system's allocator. It counts the bytes that all threads hold, except those of servers.
-struct Counting;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting(note);
 
 static HELD: AtomicIsize = AtomicIsize::new(0);
 
@@ -29,31 +27,13 @@ thread_local! {
     static IS_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-fn note(change: isize) {
+/// Counts the bytes that all threads hold, except those of servers.
+fn note(taken: usize, given: usize) {
     // In a thread that is ending, the thread-local value may be destroyed already.
     if !IS_SERVER.try_with(Cell::get).unwrap_or(false) {
-        HELD.fetch_add(change, Ordering::Relaxed);
+        HELD.fetch_add(taken.cast_signed() - given.cast_signed(), Ordering::Relaxed);
     }
 }
-
-// SAFETY: every call is passed to the system's allocator unchanged; counting uses an atomic and a
-// thread-local value that needs no initialisation and allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size().cast_signed());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        note(-layout.size().cast_signed());
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Serializes the tests, which measure the process.
 static TURN: Mutex<()> = Mutex::new(());
