@@ -1094,6 +1094,46 @@ fn text_whose_statement_has_changed_is_prepared_anew() {
     }
 }
 
+/// The first server has received the request and ends its connection; the second one has other variables, and ends its
+/// connection when the text is prepared anew.
+#[test]
+fn execution_that_was_lost_is_in_the_error_also_after_a_text_was_prepared_anew() {
+    for are_many in [false, true] {
+        let (lost, one) = (server(), server());
+        run(async {
+            let hosts = [&lost, &one].map(|server| server.address().to_string());
+            let options = SessionOptions::new(hosts.clone()).version(Version::V4).request_timeout(PATIENCE);
+            let session = Session::new(options).expect("valid options");
+            let ids = hosts.map(|address| {
+                session.hosts().into_iter().find(|host| host.address == address).expect("a host of the session").id
+            });
+            let call = || session.query("echo ?").values(("tea",)).consistency(Consistency::One).idempotent(true);
+            for id in [ids[1], ids[0]] {
+                call().hosts(&[id]).send().await.expect("all have it");
+            }
+            let closes = |kind| Rule::on(kind, Act::Close(Cut::Reset));
+            for server in [&lost, &one] {
+                server.refuse().expect("no connection follows");
+            }
+            lost.add(closes(RequestKind::Execute));
+            let forgotten = Act::Error(ErrorCode::UNPREPARED.number(), "forgotten".to_owned());
+            one.add(Rule::on(RequestKind::Execute, forgotten).times(1));
+            one.add(Rule::on(RequestKind::Prepare, Act::Lose).times(1));
+            one.add(closes(RequestKind::Prepare));
+            let variable = [string("poolhouse"), string("answers"), string("v0"), vec![0, 9]].concat();
+            let body =
+                [&int(4)[..], &string("another id"), &int(1), &int(1), &int(0), &variable, &int(0), &int(0)].concat();
+            let call = call().hosts(&ids);
+            let sent =
+                async { if are_many { session.request_all(&[call]).await.remove(0) } else { call.send().await } };
+            let answered = answer(&one, RequestKind::Prepare, 2, |stream| message(stream, Opcode::Result, &body));
+            let error = smol::future::zip(sent, answered).await.0.expect_err("no host is left");
+            assert!(matches!(error, RequestError::NoHost(_)) && error.may_have_executed(), "{are_many}: {error}");
+            session.close().await;
+        });
+    }
+}
+
 #[test]
 fn statement_that_cannot_be_prepared_fails_its_own_calls_only() {
     let (one, two) = (server(), server());

@@ -23,7 +23,7 @@ impl<'a, P: Platform> Timer<'a, P> {
     /// - `name`: called only if something does.
     #[inline]
     pub(crate) fn begin(runtime: &'a Net<P>, events: &'a Events, name: impl FnOnce() -> &'a str) -> Option<Self> {
-        if !events.times_operations() {
+        if !events.times_operations() || runtime.is_forked() {
             return None;
         }
         let since = runtime.now();

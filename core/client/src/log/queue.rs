@@ -188,11 +188,16 @@ impl LogQueue {
         }
     }
 
-    /// Adds the line about a node of a cluster, or the control connection, unless there were too many.
-    fn push_of_node(&self, now: Instant, fact: &Fact<'_>) {
-        if self.logs.logs_deployment() && self.logs.logs_fact(fact) && self.shared.may_add_node_line(now) {
+    /// Adds the line about a node of a cluster, or the control connection. Returns false if there were too many.
+    fn push_of_node(&self, now: Instant, fact: &Fact<'_>) -> bool {
+        let is_logged = self.logs.logs_deployment() && self.logs.logs_fact(fact);
+        if is_logged && !self.shared.may_add_node_line(now) {
+            return false;
+        }
+        if is_logged {
             self.push_fact(fact);
         }
+        true
     }
 
     /// Adds the line about the deployment for a pool's event, if the event contains a new fact.
@@ -262,17 +267,14 @@ impl LogQueue {
             }
             ClusterEvent::ControlFailed { .. } | ClusterEvent::QueryFailed { .. } | ClusterEvent::OtherCluster => {
                 known.is_new_control = false;
-                if !core::mem::replace(&mut known.has_lost_control, true) {
-                    self.push_of_node(now, &fact);
-                }
+                known.has_lost_control = known.has_lost_control || self.push_of_node(now, &fact);
                 false
             }
             ClusterEvent::NodesRead { count } => {
                 (known.has_read, known.has_lost_control) = (true, false);
                 known.ignored_rows = core::mem::take(&mut known.now_ignored);
-                if core::mem::take(&mut known.is_new_control) {
-                    self.push_of_node(now, &Fact::Discovered { address: context.address, count: *count });
-                }
+                let fact = Fact::Discovered { address: context.address, count: *count };
+                known.is_new_control = known.is_new_control && !self.push_of_node(now, &fact);
                 false
             }
             ClusterEvent::RowsIgnored { count } => {
@@ -283,7 +285,10 @@ impl LogQueue {
             ClusterEvent::NodeAdded { .. }
             | ClusterEvent::NodeRemoved { .. }
             | ClusterEvent::NodeUp { .. }
-            | ClusterEvent::NodeDown { .. } => return self.push_of_node(now, &fact),
+            | ClusterEvent::NodeDown { .. } => {
+                self.push_of_node(now, &fact);
+                false
+            }
             // At most once for each reading of the tables.
             ClusterEvent::NoLocalNodes => true,
             _ => false,

@@ -25,6 +25,8 @@ pub(super) struct Waits {
     total: usize,
     /// How many of these have ended without a server.
     in_vain: usize,
+    /// Whether one has found a server.
+    has_found: bool,
     longest: Duration,
     /// The selectors, and the times of their last messages, while operations wait.
     last: Vec<(String, Instant)>,
@@ -57,14 +59,17 @@ impl Waits {
     pub(super) fn end(&mut self, duration: Duration, is_selected: bool) -> Option<String> {
         self.now = self.now.saturating_sub(1);
         self.in_vain += usize::from(!is_selected);
+        self.has_found |= is_selected;
         self.longest = self.longest.max(duration);
         if self.now > 0 {
             return None;
         }
-        let Self { total, in_vain, longest, .. } = core::mem::take(self);
-        if total < 2 || in_vain >= total || longest < LONG {
+        let Self { total, in_vain, has_found, longest, .. } = core::mem::take(self);
+        if total < 2 || !has_found || longest < LONG {
             return None;
         }
+        // Those that wait again count only if they wait with others.
+        let total = total.max(in_vain + 1);
         let in_vain = if in_vain > 0 { format!(", {in_vain} in vain") } else { String::new() };
         Some(format!("operations wait for a server no more: {total} had waited{in_vain}, the longest {longest:.1?}"))
     }
@@ -120,5 +125,12 @@ mod tests {
         assert_eq!(waits.end(limit, true), None);
         let line = "operations wait for a server no more: 2 had waited, 1 in vain, the longest 30.0s";
         assert_eq!(waits.end(limit, false).as_deref(), Some(line));
+        begin(&mut waits);
+        for _ in 0..2 {
+            waits.begin(Instant::ORIGIN, "write", true);
+            assert_eq!(waits.end(limit, false), None);
+        }
+        let line = "operations wait for a server no more: 3 had waited, 2 in vain, the longest 30.0s";
+        assert_eq!(waits.end(limit, true).as_deref(), Some(line), "one has found a server");
     }
 }

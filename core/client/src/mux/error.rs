@@ -64,7 +64,8 @@ pub enum RequestError {
         limit: Duration,
     },
     /// The bind variables of a prepared statement have changed since it was prepared, because its table was
-    /// dropped and created again. From now on this statement is refused: prepare it again. Nothing was executed.
+    /// dropped and created again. From now on this statement is refused: prepare it again. Nothing was executed,
+    /// except perhaps by an earlier attempt of an idempotent call, whose connection was lost.
     Outdated,
     /// A value does not fit its variable. Nothing was sent.
     Bind(Box<BindError>),

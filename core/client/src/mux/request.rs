@@ -435,30 +435,36 @@ pub(super) async fn renew<P: Platform>(
     deadline: Option<Instant>,
     result: Result<Reply, RequestError>,
 ) -> Result<Reply, RequestError> {
-    let result = if call.is_unprepared(&result) { repair(call, deadline, result).await } else { result };
-    match call.renewable(&result) {
-        Some(call) => {
-            let call = call.until(deadline).prepared().await?;
-            let result = Flight::new(&call).until(deadline).await;
-            if call.is_unprepared(&result) { repair(&call, deadline, result).await } else { result }
-        }
+    let mut earlier = Vec::new();
+    let result = if call.is_unprepared(&result) { repair(call, deadline, result, &mut earlier).await } else { result };
+    let result = match call.renewable(&result) {
+        Some(call) => match call.until(deadline).prepared().await {
+            Ok(call) => {
+                let result = Flight::new(&call).until(deadline).await;
+                if call.is_unprepared(&result) { repair(&call, deadline, result, &mut earlier).await } else { result }
+            }
+            Err(error) => Err(error),
+        },
         None => result,
-    }
+    };
+    result.map_err(|error| error.after(earlier))
 }
 
 /// Prepares the statements of a call on the host that has answered that it does not have one of them, and
 /// sends the call there again: a few times, because the host may have forgotten one meanwhile. If the host
 /// fails, the call begins anew: the other hosts may take it.
+///
+/// - `earlier`: receives the hosts that did not take the call before its last attempt.
 async fn repair<P: Platform>(
     call: &Call<'_, P>,
     deadline: Option<Instant>,
     mut result: Result<Reply, RequestError>,
+    earlier: &mut Vec<Rejection>,
 ) -> Result<Reply, RequestError> {
-    let mut earlier = Vec::new();
     for left in (0..REPAIRS_MAX).rev() {
         let mut error = match result {
             Err(RequestError::Server(error)) if error.code == ErrorCode::UNPREPARED => error,
-            result => return result.map_err(|error| error.after(earlier)),
+            result => return result,
         };
         earlier.append(&mut error.earlier);
         // Nothing was executed there.
@@ -467,7 +473,7 @@ async fn repair<P: Platform>(
         result = match prepared.into_iter().collect::<Result<Vec<()>, _>>() {
             Ok(_) => Flight::new(call.clone().hosts(&host)).until(deadline).await,
             Err(error @ RequestError::NoHost(_)) => Err(error),
-            Err(error) => return Err(error.after(earlier)),
+            Err(error) => return Err(error),
         };
         if let Err(RequestError::NoHost(hosts)) = &mut result {
             if left > 0 {
@@ -476,5 +482,5 @@ async fn repair<P: Platform>(
             }
         }
     }
-    result.map_err(|error| error.after(earlier))
+    result
 }

@@ -125,7 +125,7 @@ struct Preparing<'a, P: Platform> {
 
 impl<'a, P: Platform> Preparing<'a, P> {
     fn new(shared: &'a Shared<P>, calls: &'a [Call<'a, P>], begun: Instant) -> Self {
-        let since = shared.events.times_operations().then_some(begun);
+        let since = Some(begun).filter(|_| shared.events.times_operations() && !shared.is_forked());
         if since.is_some() {
             shared.events.operations_begin(calls.len());
         }
@@ -387,9 +387,9 @@ impl<'a, P: Platform> RequestAll<'a, P> {
     fn repair(&mut self, mut unprepared: Vec<Unprepared>, context: &mut Context<'_>) {
         unprepared.sort_by_key(|(index, error)| (error.reply.host, *index));
         let mut unprepared = unprepared.into_iter().peekable();
-        while let Some((first, error)) = unprepared.next() {
+        while let Some((first, mut error)) = unprepared.next() {
             let host = error.reply.host;
-            let mut earlier = BTreeMap::from([(first, error.earlier.clone())]);
+            let mut earlier = BTreeMap::from([(first, core::mem::take(&mut error.earlier))]);
             while let Some((index, error)) = unprepared.next_if(|(_, error)| error.reply.host == host) {
                 earlier.insert(index, error.earlier);
             }
@@ -489,15 +489,12 @@ async fn repaired<'a, P: Platform>(
         let anew: Vec<_> = lost.iter().map(|index| calls[*index].clone()).collect();
         results.extend(lost.into_iter().zip(RequestAll::new(&anew, deadline, repairs_max).await));
     }
-    let mut results: Repaired = results
-        .into_iter()
-        .map(|(index, result)| (index, result.map_err(|error| error.after(earlier.remove(&index).unwrap_or_default()))))
-        .collect();
     // Once for each call: not in the repairs of a repair.
     if repairs_max + 1 == REPAIRS_MAX {
         renew_all(calls, deadline, &mut results).await;
     }
-    results
+    let mut of = |index| earlier.remove(&index).unwrap_or_default();
+    results.into_iter().map(|(index, result)| (index, result.map_err(|error| error.after(of(index))))).collect()
 }
 
 /// Prepares the texts anew whose statements have changed, and sends their calls again.

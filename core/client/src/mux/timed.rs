@@ -44,7 +44,7 @@ impl<P: Platform, F: Future<Output = Result<Reply, RequestError>> + Unpin> Futur
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if !self.has_begun && self.shared.events.times_operations() {
+        if !self.has_begun && self.shared.events.times_operations() && !self.shared.is_forked() {
             self.since = Some(self.shared.now());
             self.shared.events.operations_begin(1);
         }

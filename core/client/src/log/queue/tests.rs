@@ -405,6 +405,25 @@ fn nodes_that_go_up_and_down_without_end_have_few_lines() {
     assert_eq!(missing.len(), 120, "one for each reading of the tables");
 }
 
+#[test]
+fn lost_control_connection_has_a_line_later_if_there_are_too_many_lines() {
+    let at = |second| Instant::ORIGIN.saturating_add(Duration::from_secs(second));
+    let captured = capture(|| {
+        let queue = LogQueue::of(System::Cassandra, LogOptions::DEFAULT);
+        let publish = |second, event| queue.publish(at(second), EventRef::Cluster(&event));
+        publish(0, ClusterEvent::NodesRead { count: 0 });
+        for port in 0..u16::try_from(NODE_LINES_MAX).expect("small") {
+            publish(0, ClusterEvent::NodeDown { node: ([127, 0, 0, 1], port).into() });
+        }
+        for second in [1, 61, 62] {
+            publish(second, ClusterEvent::ControlFailed { cause: Cause::Network });
+        }
+        queue.deliver();
+    });
+    let lost = captured.iter().filter(|message| message.message().starts_with("control connection lost"));
+    assert_eq!(lost.count(), 1);
+}
+
 /// The text of a manager's error is chosen by a server.
 #[test]
 fn reason_of_a_generic_pool_is_one_short_line() {
