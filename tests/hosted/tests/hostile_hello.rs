@@ -207,7 +207,7 @@ fn class(text: &str) -> Vec<u8> {
 
 /// A list of user-defined values: all have the same bytes, whatever the number of fields that they lack.
 #[test]
-fn fields_that_values_of_cassandra_lack_cost_nothing() {
+fn fields_that_values_of_cassandra_lack_are_not_walked() {
     #[derive(Deserialize)]
     struct Value {
         f0: Option<Vec<i32>>,
@@ -229,10 +229,11 @@ fn fields_that_values_of_cassandra_lack_cost_nothing() {
         read();
         least(20, read)
     };
-    for (what, kind) in [("integers", &[0, 9][..]), ("lists", &[0, 0x20, 0, 9])] {
+    // The list of the target is looked for among 4,000, in 12 steps.
+    for (what, kind, most) in [("integers", &[0, 9][..], 4), ("lists", &[0, 0x20, 0, 9], 16)] {
         let (fair, unfair) = (cost(&list(1, kind)), cost(&list(4_000, kind)));
         println!("values that lack 4,000 {what}: {unfair:?} against {fair:?} for those that lack one");
-        assert!(unfair <= 4 * fair, "values that lack {what}: {unfair:?} against {fair:?}");
+        assert!(unfair <= most * fair, "values that lack {what}: {unfair:?} against {fair:?}");
     }
 }
 

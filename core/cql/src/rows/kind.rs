@@ -91,8 +91,10 @@ const TYPE_TEXT_BYTES_MAX: usize = 96;
 /// - null is `None`. A list, a set or a map that is null is also read as an empty one, because servers
 ///   do not distinguish them.
 /// - a tuple or a user-defined type may lack its last fields, such as those that were added later. A
-///   tuple, an array or a struct reads them as null; a list, a map and an untyped value do not have
-///   them.
+///   tuple or an array reads them as null; a list, a map and an untyped value do not have them. A struct
+///   reads a missing list, set or map as null, and any other as serde does: `None` into an `Option`, else
+///   an error, unless the field has `#[serde(default)]`. An `Option` with a function of its own, such as
+///   `chrono::serde::ts_milliseconds_option`, needs that too.
 /// - an empty value has no bytes. Only texts, blobs and values with elements or fields have one of
 ///   their own; servers store empty values of the other types too:
 ///   [`MaybeEmpty`](crate::MaybeEmpty).
