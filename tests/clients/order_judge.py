@@ -447,17 +447,6 @@ def print_table(figures):
             )
 
 
-def record(figures):
-    """Stores the figures as tests/src/figures.rs does."""
-    folder = os.environ.get("POOLHOUSE_FIGURES")
-    if not folder:
-        return
-    commit = subprocess.run([ROOT / "tests/scripts/commit"], capture_output=True, text=True, check=True).stdout.strip()
-    figures = {**figures, "commit": commit, "command": " ".join(["tests/scripts/order-service", *sys.argv[1:]])}
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    (pathlib.Path(folder) / "order_service.json").write_text(json.dumps(figures, indent=2, sort_keys=True) + "\n")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--self-test", action="store_true", help="checks the judge only, in some seconds")
@@ -472,7 +461,6 @@ def main():
         if not wrong and not arguments.self_test:
             figures, wrong = run(folder, arguments)
             print_table(figures)
-            record({**figures, "workers": arguments.workers, "interval_ms": arguments.interval_ms})
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for what in wrong:

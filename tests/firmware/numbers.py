@@ -22,7 +22,6 @@ toolchain by more than 5 % (examples: 25 %), or if excluded code is linked. A fi
 import collections
 import concurrent.futures
 import contextlib
-import json
 import os
 import pathlib
 import random
@@ -532,15 +531,6 @@ def write(figures, toolchain):
     KEPT.write_text("\n".join(lines) + "\n")
 
 
-def leave(figures):
-    """Writes the figures of opt-level "s" into the folder that POOLHOUSE_FIGURES names, if it is set."""
-    folder = os.environ.get("POOLHOUSE_FIGURES")
-    if folder:
-        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        commit = output(ROOT / "tests/scripts/commit").strip()
-        pathlib.Path(folder, "firmware_numbers.json").write_text(json.dumps({"commit": commit, "command": "tests/firmware/numbers.py", **figures}, indent=2) + "\n")
-
-
 def tell(figures):
     """Prints the most important figures, one per line, for the output of tests/run."""
     print()
@@ -583,7 +573,6 @@ def main():
         write(figures, toolchain)
         return None
     if level == "s":
-        leave(figures)
     if new:
         print(f"\nskipped: firmware:numbers/{toolchain}: {new} figures have no recorded value (tests/firmware/numbers.py --update; with CI=true that is a failure)")
     print(f"\n{failures} figures failed")

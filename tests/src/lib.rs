@@ -9,10 +9,11 @@
 
 extern crate alloc;
 
+#[cfg(feature = "fuzz")]
 pub mod canon;
 #[cfg(feature = "contract")]
 pub mod cassandra;
-#[cfg(feature = "contract")]
+#[cfg(feature = "simulation")]
 pub mod cmap;
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -28,9 +29,11 @@ pub mod handshake;
 #[cfg(feature = "simulation")]
 pub mod hunt;
 pub mod invariants;
+#[cfg(feature = "fuzz")]
 pub mod kind;
 pub mod lateness;
 pub mod machines;
+#[cfg(feature = "fuzz")]
 pub mod model;
 #[cfg(feature = "contract")]
 pub mod mongod;

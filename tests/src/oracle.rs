@@ -18,11 +18,13 @@
 mod checks;
 #[cfg(feature = "fuzz")]
 pub(crate) mod log;
+#[cfg(feature = "fuzz")]
 pub mod monitor;
+#[cfg(feature = "fuzz")]
 pub mod mux;
 mod owners;
 pub mod pool;
-#[cfg(test)]
+#[cfg(all(test, feature = "simulation"))]
 mod tests;
 pub mod trace;
 

@@ -2,7 +2,8 @@
 //!
 //! `POOLHOUSE_SPEC_DIR` names folders, separated as in `PATH`, each with the layout of the
 //! specifications' `source/` folder, or a checkout of the specifications that contains it. A relative
-//! path is resolved against the workspace root, then against the current folder.
+//! path is resolved against the workspace root, then against the current folder. Without the variable it
+//! is the checkout of `tests/scripts/specifications`, if that has run.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -84,15 +85,20 @@ pub fn all_files() -> Result<Vec<(String, PathBuf)>, SkipReason> {
     Ok(found.into_iter().collect())
 }
 
-/// Returns the folders that the variable names.
+/// Returns the folders that the variable names, or the checkout below the target folder.
 ///
 /// # Errors
-/// [`SkipReason`]: the variable is not set.
+/// [`SkipReason`]: the variable is not set, and there is no checkout.
 pub fn roots() -> Result<Vec<PathBuf>, SkipReason> {
-    let value = env::var_os(SPEC_DIR).unwrap_or_default();
+    let checkout = || Some(resolve(Path::new("target/specifications"))).filter(|path| path.is_dir()).map(Into::into);
+    let value = env::var_os(SPEC_DIR).filter(|value| !value.is_empty()).or_else(checkout).unwrap_or_default();
     let roots: Vec<_> =
         env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).map(|path| resolve(&path)).collect();
-    if roots.is_empty() { Err(SkipReason(format!("{SPEC_DIR} is not set"))) } else { Ok(roots) }
+    if roots.is_empty() {
+        Err(SkipReason(format!("{SPEC_DIR} is not set, and tests/scripts/specifications has not run")))
+    } else {
+        Ok(roots)
+    }
 }
 
 /// Returns whether the official files are a checkout of the specifications, which has every suite.

@@ -29,15 +29,19 @@ pub struct Records {
 }
 
 impl Records {
-    /// Returns the records of the file that the environment variable names.
+    /// Returns the records of the file that the environment variable names, else of `dns_records.json` in
+    /// the checkout of the specifications.
     ///
     /// # Errors
-    /// [`SkipReason`]: the variable is not set, or the file cannot be read.
+    /// [`SkipReason`]: there is no such file, or it cannot be read.
     pub fn of_environment() -> Result<Self, SkipReason> {
-        let Some(value) = env::var_os(DNS_RECORDS).filter(|value| !value.is_empty()) else {
+        let named =
+            env::var_os(DNS_RECORDS).filter(|value| !value.is_empty()).map(|path| spec::resolve(Path::new(&path)));
+        let in_checkout =
+            || spec::roots().ok()?.into_iter().map(|root| root.join("dns_records.json")).find(|path| path.is_file());
+        let Some(path) = named.or_else(in_checkout) else {
             return Err(SkipReason::new(format!("{DNS_RECORDS} is not set")));
         };
-        let path = spec::resolve(Path::new(&value));
         let wrong = |error: &dyn core::fmt::Display| SkipReason::new(format!("{}: {error}", path.display()));
         let bytes = fs::read(&path).map_err(|error| wrong(&error))?;
         let file: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;

@@ -2,11 +2,13 @@
 //! [model](crate::model::pool) after each call.
 
 mod history;
-#[cfg(test)]
+#[cfg(all(test, feature = "fuzz"))]
 mod tests;
+#[cfg(feature = "fuzz")]
 mod watched;
 
 pub use history::Oracle;
+#[cfg(feature = "fuzz")]
 pub use watched::{Bounded, Watched};
 
 /// Invariants that are checked in the steps of a run with all kinds of input.

@@ -125,13 +125,13 @@ fn operate(rig: &mut Rig, random: &mut Random, socket: SocketId) {
 /// Every selection ends, every heartbeat has its end, and every connection is closed, for any
 /// behavior of the servers.
 #[test]
-fn two_thousand_random_runs_end() {
+fn random_runs_end() {
     let (mut served, mut refused) = (0, 0);
-    for seed in 0..2_000 {
+    for seed in 0..500 {
         let result = std::panic::catch_unwind(|| run(seed));
         let Ok((good, bad)) = result else { panic!("seed {seed}") };
         served += good;
         refused += bad;
     }
-    assert!(served > 5_000 && refused > 5_000, "{served} were served, {refused} refused");
+    assert!(served > 1_000 && refused > 1_000, "{served} were served, {refused} refused");
 }
