@@ -82,8 +82,6 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
                 table.skip(*title, why);
             }
         }
-        let file = format!("clients-{tasks}-{threads}.svg");
-        section.plots.push(table.bars(1, &file, "operations per second (more is better)"));
         section.tables.push(table);
     }
     section

@@ -177,7 +177,7 @@ impl Kind {
         let records: Vec<_> = clients.iter_mut().map(Client::end).collect();
         let stored = deployment.stored()?;
         let records = started.into_iter().map(|place| place.and_then(|place| Ok((place, records[place].clone()?))));
-        self.judge(&records.collect::<Vec<_>>(), &stored, &windows, settings, section)
+        self.judge(&records.collect::<Vec<_>>(), &stored, &windows, section)
     }
 
     /// Adds a table for each window, and one for the planted clients.
@@ -188,7 +188,6 @@ impl Kind {
         records: &[Result<(usize, Vec<Record>), String>],
         stored: &HashMap<(String, i64), u64>,
         windows: &[Window],
-        settings: &Settings,
         section: &mut Section,
     ) -> Result<(), String> {
         let columns = ["lost", "doubled"];
@@ -229,12 +228,6 @@ impl Kind {
                     section.note(format!("{}: {title}: {errors}.", window.title));
                 }
             }
-        }
-        let database = self.title.split(',').next().unwrap_or_default().to_lowercase();
-        // The first table is that of the time before all incidents.
-        for ((_, incident), table) in self.incidents(settings).iter().zip(tables.iter().skip(1)) {
-            let file = format!("failover-{database}-{incident:?}.svg").to_lowercase();
-            section.plots.push(table.bars(judge::GAP, &file, "longest time without a success, ms (less is better)"));
         }
         section.tables.append(&mut tables);
         section.tables.push(planted);

@@ -14,7 +14,6 @@ mod measure;
 mod merge;
 mod mux;
 mod platform;
-mod plot;
 mod pools;
 mod process;
 mod report;
@@ -173,13 +172,11 @@ fn machine() -> String {
     format!("{cores} cores, {}, {}", model.map_or(std::env::consts::ARCH, |(_, model)| model), std::env::consts::OS)
 }
 
-fn write(report: &Report, folder: &Path) -> Result<(), Box<dyn core::error::Error>> {
+fn write(report: &Report, folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for section in &report.sections {
         let report = Report { sections: vec![section.clone()], ..report.clone() };
         std::fs::write(folder.join(format!("{}.txt", section.name)), report.to_string())?;
-        std::fs::write(folder.join(format!("{}.json", section.name)), serde_json::to_string_pretty(&report)? + "\n")?;
-        section.plots.iter().try_for_each(|drawn| plot::draw(drawn, folder))?;
     }
     Ok(())
 }

@@ -1,15 +1,15 @@
 //! Several runs as one: the median of each figure.
 
 use crate::measure::median;
-use crate::report::{Plot, Row, Section, Table};
+use crate::report::{Row, Section, Table};
 
 /// Counts of defects: the largest figure of the runs is shown instead of the median, which would hide one.
 const DEFECTS: [&str; 4] = ["not ended", "lost", "doubled", "not read"];
 
 /// Merges the sections of some runs, which are the same ones in the same order.
 ///
-/// A row has the figures of the runs in which it was measured, and a note names those in which it was not. Curves
-/// are those of the first run. Notes that not all runs have name their run.
+/// A row has the figures of the runs in which it was measured, and a note names those in which it was not. Notes
+/// that not all runs have name their run.
 pub(crate) fn merged(runs: &[Vec<Section>]) -> Vec<Section> {
     match runs {
         [] => Vec::new(),
@@ -54,11 +54,6 @@ fn section(runs: &[&Section]) -> Section {
         }
         merged.tables.push(all);
     }
-    for plot in union(runs.iter().flat_map(|run| &run.plots), |plot| plot.file()) {
-        merged
-            .plots
-            .push(merged_plot(plot, &each(runs, |run| run.plots.iter().find(|other| other.file() == plot.file()))));
-    }
     for (place, run) in runs.iter().enumerate() {
         for note in &run.notes {
             let is_in_all = runs.iter().all(|run| run.notes.contains(note));
@@ -86,19 +81,4 @@ fn merged_row(columns: &[String], runs: &[&Row]) -> Row {
         runs: measured.iter().map(|row| row.figures.clone()).collect(),
         skipped: None,
     }
-}
-
-fn merged_plot(plot: &Plot, runs: &[&Plot]) -> Plot {
-    let Plot::Bars { file, title, unit, .. } = plot else { return plot.clone() };
-    let bars_of = |run: &&'_ Plot| match run {
-        Plot::Bars { bars, .. } => bars.clone(),
-        Plot::Lines { .. } => Vec::new(),
-    };
-    let all: Vec<(String, f64)> = runs.iter().flat_map(bars_of).collect();
-    let of_name = |(name, _): &(String, f64)| {
-        let figures = all.iter().filter(|(other, _)| other == name).map(|(_, figure)| *figure);
-        (name.clone(), median(figures.collect()))
-    };
-    let bars = union(all.iter(), |(name, _)| name).into_iter().map(of_name).collect();
-    Plot::Bars { file: file.clone(), title: title.clone(), unit: unit.clone(), bars }
 }

@@ -48,8 +48,6 @@ fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
             let rate = rounds.median(place);
             table.row(*title, &[1e6 / rate, rate, rounds.ratio(place, 0), rounds.ratio(place, scylla)]);
         }
-        let file = format!("mux-{in_flight}-{threads}.svg");
-        section.plots.push(table.bars(1, &file, "requests per second (more is better)"));
         section.tables.push(table);
     }
     section

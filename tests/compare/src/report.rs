@@ -1,10 +1,10 @@
-//! The results: tables, notes and the data of plots, as text and as JSON.
+//! The results: tables and notes, as text; between processes as JSON.
 
 use core::fmt::{self, Write};
 use serde::{Deserialize, Serialize};
 
 /// All sections of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Report {
     /// The machine of the run.
     pub(crate) machine: String,
@@ -23,7 +23,6 @@ pub(crate) struct Report {
 pub(crate) struct Section {
     pub(crate) name: String,
     pub(crate) tables: Vec<Table>,
-    pub(crate) plots: Vec<Plot>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -35,7 +34,6 @@ impl Section {
     /// Appends the results of a worker process.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.tables.append(&mut other.tables);
-        self.plots.append(&mut other.plots);
         for note in other.notes {
             if !self.notes.contains(&note) {
                 self.notes.push(note);
@@ -72,17 +70,6 @@ impl Table {
     pub(crate) fn skip(&mut self, name: impl Into<String>, why: impl Into<String>) {
         self.rows.push(Row { name: name.into(), figures: Vec::new(), runs: Vec::new(), skipped: Some(why.into()) });
     }
-
-    /// The figures of one column, for a plot.
-    pub(crate) fn bars(&self, column: usize, file: &str, unit: &str) -> Plot {
-        let figure = |row: &Row| Some((row.name.clone(), row.figures.get(column).copied().flatten()?));
-        Plot::Bars {
-            file: file.to_owned(),
-            title: self.title.clone(),
-            unit: unit.to_owned(),
-            bars: self.rows.iter().filter_map(figure).collect(),
-        }
-    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -108,27 +95,6 @@ impl Row {
                 format!(" ±{:.0}%", (most - least) / 2.0 / figure.abs() * 100.0)
             }
             _ => String::new(),
-        }
-    }
-}
-
-/// The data of a plot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Plot {
-    Bars { file: String, title: String, unit: String, bars: Vec<(String, f64)> },
-    Lines { file: String, title: String, x: String, y: String, series: Vec<Series> },
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
-}
-
-impl Plot {
-    pub(crate) fn file(&self) -> &str {
-        match self {
-            Self::Bars { file, .. } | Self::Lines { file, .. } => file,
         }
     }
 }

@@ -166,12 +166,6 @@ impl Kind {
         }
         for load in self.loads {
             let table = measure(&format!("{title}, {load} at a time"), &mut peers, load, settings);
-            let (server, cores) = (self.name.to_lowercase(), if pinned { "pinned" } else { "not-pinned" });
-            let file = |what: &str| format!("servers-{server}-{what}-{load}-{cores}.svg");
-            section.plots.push(table.bars(RATE, &file("rate"), "commands per second (more is better)"));
-            if load == self.loads[1] {
-                section.plots.push(table.bars(CPU, &file("cpu"), "CPU time for a command, us (less is better)"));
-            }
             section.tables.push(table);
         }
         let columns = ["first reply, ms", "memory MB", "peak MB", "syscalls/command"];
@@ -234,10 +228,6 @@ impl Kind {
         section.tables.push(table);
     }
 }
-
-/// The indexes of the columns of [`measure`] that are plotted.
-const RATE: usize = 0;
-const CPU: usize = 4;
 
 /// Measures one load. A client that fails is a row with the reason from then on.
 fn measure(title: &str, peers: &mut [(&str, Result<Peer, String>)], load: u32, settings: &Settings) -> Table {

@@ -44,9 +44,6 @@ pub(super) const COLUMNS: [&str; 12] = [
     "opened",
 ];
 
-/// The index of the plotted column.
-pub(super) const GAP: usize = 8;
-
 /// The figures of a client in a window.
 #[derive(Debug, Default)]
 pub(super) struct Judged {

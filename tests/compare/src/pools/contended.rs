@@ -85,9 +85,6 @@ pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Se
         table.row(*name, &figures);
     }
     let mut section = Section::new("pools");
-    let file = |what: &str| format!("pools-{what}-{threads}.svg");
-    section.plots.push(table.bars(0, &file("throughput"), "cycles per second (more is better)"));
-    section.plots.push(table.bars(3, &file("p99"), "p99 of a check-out, us (less is better)"));
     section.tables.push(table);
     section
 }

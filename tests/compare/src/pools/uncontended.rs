@@ -48,7 +48,6 @@ pub(super) fn run(server: SocketAddr, settings: &Settings) -> Section {
         table.row(*title, &[rounds.median(place), rounds.ratio(place, 0), rounds.ratio(place, deadpool)]);
     }
     let mut section = Section::new("pools");
-    section.plots.push(table.bars(0, "pools-uncontended.svg", "ns for check-out + check-in (less is better)"));
     section.tables.push(table);
     section
 }

@@ -10,7 +10,7 @@ use crate::pools::locked::Locked;
 use crate::pools::others;
 use crate::pools::peer::{LIMIT, Peer};
 use crate::pools::tokio;
-use crate::report::{Plot, Section, Series, Table};
+use crate::report::{Section, Table};
 use crate::settings::Settings;
 use alloc::collections::VecDeque;
 use core::pin::Pin;
@@ -34,22 +34,11 @@ pub(super) fn run(settings: &Settings) -> Section {
         row(settings, "deadpool, with a time limit", &queues, OTHERS_MAX, || others::deadpool(1, Some(LIMIT))),
         row(settings, "bb8", &queues, OTHERS_MAX, || runtime.block_on(others::bb8(1))),
     ];
-    let mut series = Vec::new();
     for (name, figures) in rows {
-        let points = queues.iter().zip(&figures).filter(|(_, ns)| ns.is_finite());
-        let points = points.map(|(count, ns)| ((*count as f64).log10(), *ns)).collect();
-        series.push(Series { name: name.to_owned(), points });
         table.row(name, &figures);
     }
     let mut section = Section::new("scale");
     section.tables.push(table);
-    section.plots.push(Plot::Lines {
-        file: "scale-waiters.svg".to_owned(),
-        title: "a step of the queue".to_owned(),
-        x: "waiters, powers of ten".to_owned(),
-        y: "ns".to_owned(),
-        series,
-    });
     section.note(format!("Other pools are measured with up to {OTHERS_MAX} waiters. mobc is left out, because a separate task hands its connections over. The bytes of a waiter are those of its future and of all memory that is allocated for it."));
     section
 }

@@ -2,8 +2,7 @@
 
 use super::{FailPoint, driver, ours};
 use crate::measure::{median, quantile};
-use crate::report::Plot;
-use crate::report::{Section, Series, Table};
+use crate::report::{Section, Table};
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -50,20 +49,6 @@ pub(super) fn run(runtime: &Runtime, server: SocketAddr, settings: &Settings, se
         let figures = [of(case, 0, 0.5), p99, of(case, 0, 1.0), ratio, done, done_ratio, of(case, 1, 1.0)];
         table.row(*title, &figures);
     }
-    section.plots.push(table.bars(1, "tail-burst-p99.svg", "p99 of a check-out, ms (less is better)"));
     section.tables.push(table);
-    let series = |(title, found): (&&str, &Vec<[Vec<f64>; 2]>)| {
-        let mut times = found.first().map(|round| round[1].clone()).unwrap_or_default();
-        times.sort_by(f64::total_cmp);
-        let points = times.iter().enumerate().map(|(count, time)| (*time, count as f64 + 1.0)).collect();
-        Series { name: (*title).to_owned(), points }
-    };
-    section.plots.push(Plot::Lines {
-        file: "tail-burst.svg".to_owned(),
-        title: format!("{tasks} tasks at once: completed operations"),
-        x: "ms".to_owned(),
-        y: "operations".to_owned(),
-        series: TITLES.iter().zip(&found).map(series).collect(),
-    });
     section.note("The duration of a check-out is that of the event for the driver, and that of the task's wait for Poolhouse; both servers are known before. The driver's tasks request connections one after another, those of Poolhouse all at once, and then wait in the queue. Compare the times at which the pings are done; a large part of them is the server's own time.");
 }
