@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets, and inputs that once failed: a case per target. See
+//! The seeds of the fuzz targets, and inputs that once failed: a case per target. See
 //! fuzz/README.md.
 #![forbid(unsafe_code)]
 
@@ -16,9 +16,9 @@ use poolhouse_tests::sim::caught;
 use poolhouse_tests::suite::Suite;
 use serde_json::{Value, json};
 
-/// Upper bounds of a corpus: it is stored in the repository.
-const FILES_MAX: usize = 120;
-const BYTES_MAX: usize = 200_000;
+/// Upper bounds of the seeds of a target: they are stored in the repository.
+const FILES_MAX: usize = 10;
+const BYTES_MAX: usize = 20_000;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new("corpus").case("every_target_is_here_and_has_a_program", lists_agree);
@@ -42,11 +42,11 @@ fn corpus(name: &str) -> PathBuf {
 fn replay(name: &str, body: Body) -> Result<(), String> {
     let saved = files(&corpus(name));
     if saved.is_empty() {
-        return Err("the target has no corpus: see fuzz/README.md".to_owned());
+        return Err("the target has no seeds: see fuzz/README.md".to_owned());
     }
     let bytes: usize = saved.iter().map(Vec::len).sum();
     if saved.len() > FILES_MAX || bytes > BYTES_MAX {
-        return Err(format!("the corpus has {} files, {bytes} bytes: minimize it", saved.len()));
+        return Err(format!("there are {} seeds, {bytes} bytes: keep those that reach most", saved.len()));
     }
     let failed = files(&fuzz_folder().join("regressions").join(name));
     for (place, data) in saved.iter().chain(&failed).enumerate() {
