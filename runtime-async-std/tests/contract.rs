@@ -1,4 +1,4 @@
-//! The contract that every adapter must pass.
+//! The contract that every adapter must pass: its runtime.
 
 use poolhouse_async_std::AsyncStd;
 use poolhouse_tests::contract::Contract;
@@ -6,5 +6,5 @@ use poolhouse_tests::suite::as_one;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    as_one(|| Contract::new("async-std").with_threads_variable("ASYNC_STD_THREAD_COUNT").run_hosted::<AsyncStd>())
+    as_one(|| Contract::new("async-std").with_threads_variable("ASYNC_STD_THREAD_COUNT").run_platform::<AsyncStd>())
 }

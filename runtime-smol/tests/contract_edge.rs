@@ -1,4 +1,4 @@
-//! The contract on the edge-triggered reactor.
+//! The contract with the edge-triggered reactor.
 
 use poolhouse_smol::edge::Edge;
 use poolhouse_tests::contract::Contract;
@@ -6,5 +6,5 @@ use poolhouse_tests::suite::as_one;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    as_one(|| Contract::new("smol, edge-triggered").with_threads_variable("SMOL_THREADS").run_hosted::<Edge>())
+    as_one(|| Contract::new("smol, edge-triggered").with_threads_variable("SMOL_THREADS").run_platform::<Edge>())
 }

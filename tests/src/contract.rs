@@ -12,6 +12,9 @@
 //! }
 //! ```
 //!
+//! [`Contract::run_platform`] runs the part that depends on the adapter: all adapters of platforms
+//! share the code of clients.
+//!
 //! An adapter that implements [`Runtime`] directly provides a [`Subject`], which defines how its
 //! futures are run, and calls [`Contract::run`].
 //!
@@ -290,8 +293,8 @@ impl Contract {
         Self { name, threads_variable: None, block_on: None }
     }
 
-    /// The contract is run with 1 thread and with 4. This environment variable sets the number of
-    /// threads of the adapter's executor.
+    /// This environment variable sets the number of threads of the adapter's executor: 4, and also 1
+    /// if `POOLHOUSE_EFFORT` is above 1.
     pub const fn with_threads_variable(self, variable: &'static str) -> Self {
         Self { threads_variable: Some(variable), ..self }
     }
@@ -302,65 +305,88 @@ impl Contract {
         Self { block_on: Some(block_on), ..self }
     }
 
-    /// Runs every case of the contract that the command line selects, with an implementation of
-    /// [`Platform`].
+    /// Runs the cases of the runtime and those of clients, with an implementation of [`Platform`].
     #[must_use]
     pub fn run_hosted<P: Platform + Default>(self) -> ExitCode {
-        self.in_processes(
-            |suite| add_hosted::<P>(add_runtime::<Hosted<P>>(suite)),
-            |suite| hosted::add::<P>(add_clients::<Hosted<P>>(suite)),
-        )
+        self.in_processes(add_platform::<P>, Some(|suite| hosted::add::<P>(add_clients::<Hosted<P>>(suite))))
+    }
+
+    /// Runs the cases of the runtime, with an implementation of [`Platform`]: timers, dialing, streams
+    /// and the other operations of the platform.
+    ///
+    /// All platforms share the code of clients, so one of them runs its cases.
+    #[must_use]
+    pub fn run_platform<P: Platform + Default>(self) -> ExitCode {
+        self.in_processes(add_platform::<P>, None)
     }
 
     /// Runs the cases that need neither threads nor a heap.
     #[must_use]
     pub fn run<S: Subject>(self) -> ExitCode {
-        self.in_processes(add_runtime::<S>, add_clients::<S>)
+        self.in_processes(add_runtime::<S>, Some(add_clients::<S>))
     }
 
     /// Runs the contract in a separate process for each variant.
     ///
     /// - `runtime`: adds the cases of a runtime without a client.
     /// - `clients`: adds the cases of clients.
-    fn in_processes(self, runtime: impl FnOnce(Suite) -> Suite, clients: impl FnOnce(Suite) -> Suite) -> ExitCode {
-        if let Ok(way) = std::env::var(WAY) {
-            if let Some(block_on) = self.block_on {
-                BLOCK_ON.set(block_on).expect("a process runs one contract");
-            }
-            let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };
-            silence_planned_panics();
-            if is_unobserved() {
-                metrics::set_global_recorder(NoSeries).expect("the process has no other recorder");
-            }
-            let suite = Suite::new(format!("contract ({name})"));
-            // The cases of a runtime use no client, so they are not run again.
-            let code = clients(if is_unobserved() { suite } else { runtime(suite) }).run();
-            println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
-            let (runs, checks) = JUDGED.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            println!("contract ({name}): {runs} traces judged");
-            // A run of all cases fails when no drop point was reached or no invariant was checked.
-            let is_whole = std::env::args_os().len() == 1;
-            let (dropped, checks) = (DROP_POINTS.load(Ordering::Relaxed), checks.unwrap_or_default());
-            let was_judged = runs > 0 && ["P8", "P27"].iter().all(|id| checks.of(id) > 0);
-            let was_tried = dropped > 0 && (is_unobserved() || was_judged);
-            if is_whole && !was_tried {
-                println!("contract ({name}): no future was dropped, or no trace was judged: nothing was tested");
-                return ExitCode::FAILURE;
-            }
-            if is_unobserved() {
-                return code;
-            }
-            let suite: String =
-                name.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' }).collect();
-            let invariants = checks.json();
-            figures::record(&format!("contract_{suite}"), &json!({ "runs": runs, "invariants": invariants }));
+    fn in_processes(self, runtime: fn(Suite) -> Suite, clients: Option<fn(Suite) -> Suite>) -> ExitCode {
+        match std::env::var(WAY) {
+            Ok(way) => self.in_this_process(&way, runtime, clients),
+            Err(_) => self.in_each_way(clients.is_some()),
+        }
+    }
+
+    /// Runs one variant.
+    fn in_this_process(self, way: &str, runtime: fn(Suite) -> Suite, clients: Option<fn(Suite) -> Suite>) -> ExitCode {
+        if let Some(block_on) = self.block_on {
+            BLOCK_ON.set(block_on).expect("a process runs one contract");
+        }
+        let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };
+        silence_planned_panics();
+        if is_unobserved() {
+            metrics::set_global_recorder(NoSeries).expect("the process has no other recorder");
+        }
+        let suite = Suite::new(format!("contract ({name})"));
+        // The cases of a runtime use no client, so they are not run again.
+        let suite = if is_unobserved() { suite } else { runtime(suite) };
+        let Some(clients) = clients else { return suite.run() };
+        let code = clients(suite).run();
+        println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
+        let (runs, checks) = JUDGED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        println!("contract ({name}): {runs} traces judged");
+        // A run of all cases fails when no drop point was reached or no invariant was checked.
+        let is_whole = std::env::args_os().len() == 1;
+        let (dropped, checks) = (DROP_POINTS.load(Ordering::Relaxed), checks.unwrap_or_default());
+        let was_judged = runs > 0 && ["P8", "P27"].iter().all(|id| checks.of(id) > 0);
+        let was_tried = dropped > 0 && (is_unobserved() || was_judged);
+        if is_whole && !was_tried {
+            println!("contract ({name}): no future was dropped, or no trace was judged: nothing was tested");
+            return ExitCode::FAILURE;
+        }
+        if is_unobserved() {
             return code;
         }
+        let suite: String = name.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' }).collect();
+        let invariants = checks.json();
+        figures::record(&format!("contract_{suite}"), &json!({ "runs": runs, "invariants": invariants }));
+        code
+    }
+
+    /// Runs each variant in a process of its own: by default only that with four threads and a
+    /// subscriber.
+    fn in_each_way(self, has_clients: bool) -> ExitCode {
         let this = std::env::current_exe().expect("this program has a path");
         let mut failed = false;
-        let threads: &[&str] = if self.threads_variable.is_some() { &["1", "4"] } else { &[""] };
+        let is_thorough = crate::effort() > 1;
+        let threads: &[&str] = match self.threads_variable {
+            None => &[""],
+            Some(_) if is_thorough => &["1", "4"],
+            Some(_) => &["4"],
+        };
         let observed = threads.iter().map(|threads| (*threads, false));
-        for (threads, unobserved) in observed.chain(threads.last().map(|threads| (*threads, true))) {
+        let unobserved = threads.last().filter(|_| is_thorough && has_clients).map(|threads| (*threads, true));
+        for (threads, unobserved) in observed.chain(unobserved) {
             let mut command = Command::new(&this);
             let mut way = Vec::new();
             if let Some(variable) = self.threads_variable {
@@ -393,20 +419,21 @@ fn add_runtime<S: Subject>(suite: Suite) -> Suite {
     streams::add::<S>(suite)
 }
 
+/// Adds the cases of a platform without a client.
+fn add_platform<P: Platform + Default>(suite: Suite) -> Suite {
+    let suite = add_runtime::<Hosted<P>>(suite);
+    let suite = timers::add_hosted::<P>(suite);
+    let suite = dialing::add_hosted::<P>(suite);
+    let suite = streams::add_hosted::<P>(suite);
+    platform::add::<P>(suite)
+}
+
 /// Adds the cases of clients that every subject supports.
 fn add_clients<S: Subject>(suite: Suite) -> Suite {
     let suite = dropping::add::<S>(suite);
     let suite = ending::add::<S>(suite);
     let suite = crowd::add::<S>(suite);
     faults::add::<S>(suite)
-}
-
-/// Adds the cases of a runtime without a client that need threads, a heap, or host names.
-fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
-    let suite = timers::add_hosted::<P>(suite);
-    let suite = dialing::add_hosted::<P>(suite);
-    let suite = streams::add_hosted::<P>(suite);
-    platform::add::<P>(suite)
 }
 
 /// Adds a case that uses the runtime from several threads, or leaves it out.

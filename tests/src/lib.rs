@@ -65,6 +65,12 @@ mod tls_tests;
 pub use poolhouse_fake::tls;
 pub use poolhouse_fake::{choices, cql as cql_server, mongo as fake, rng};
 
+/// `POOLHOUSE_EFFORT`: by how much more a random test tries than by default.
+#[must_use]
+pub fn effort() -> u64 {
+    std::env::var("POOLHOUSE_EFFORT").map_or(1, |effort| effort.parse().expect("POOLHOUSE_EFFORT is a number"))
+}
+
 /// The examples of the README, compiled and run as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

@@ -1,4 +1,4 @@
-//! The contract with the example of a custom runtime.
+//! The contract with the runtime of an example.
 
 #[expect(clippy::std_instead_of_alloc, clippy::std_instead_of_core, reason = "an example of the standard library")]
 #[path = "../../../core/client/examples/std_runtime/runtime.rs"]
@@ -10,5 +10,5 @@ use runtime::Std;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    as_one(|| Contract::new("std").with_threads_variable("STD_THREADS").run_hosted::<Std>())
+    as_one(|| Contract::new("std").with_threads_variable("STD_THREADS").run_platform::<Std>())
 }

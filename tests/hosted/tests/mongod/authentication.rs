@@ -9,13 +9,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::runtime::poolhouse_auth::{Credential, Mechanism};
-use crate::runtime::poolhouse_core::Cause;
-use crate::runtime::poolhouse_core::pool::CheckOutError;
-use crate::runtime::poolhouse_driver::OperationError;
-use crate::runtime::poolhouse_wire::AuthError;
-use crate::runtime::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode, sleep};
+use super::sleep;
 use bson::{Document, doc};
+use poolhouse_smol::poolhouse_auth::{Credential, Mechanism};
+use poolhouse_smol::poolhouse_core::Cause;
+use poolhouse_smol::poolhouse_core::pool::CheckOutError;
+use poolhouse_smol::poolhouse_driver::OperationError;
+use poolhouse_smol::poolhouse_wire::AuthError;
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
 
 use super::{Outcome, PATIENCE, refused};

@@ -1,9 +1,9 @@
 //! Compression against a real server, verified by the server's own counters.
 
 use super::{Outcome, PATIENCE, start};
-use crate::runtime::poolhouse_wire::compress::{Compressor, Compressors};
-use crate::runtime::{Client, ClientOptions};
 use bson::{Document, doc};
+use poolhouse_smol::poolhouse_wire::compress::{Compressor, Compressors};
+use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::mongod::{Mongod, MongodError};
 
 /// The server's counters of inflated and compressed bytes for each algorithm, before and after.

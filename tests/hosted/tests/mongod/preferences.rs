@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use crate::runtime::{Client, ClientOptions, ReadMode, ReadPreference};
 use bson::doc;
+use poolhouse_smol::{Client, ClientOptions, ReadMode, ReadPreference};
 use poolhouse_tests::mongod::MongodReplicaSet;
 
 use super::{Outcome, PATIENCE};
@@ -28,7 +28,7 @@ pub(super) async fn connections_read_from_secondaries() -> Outcome {
     client.close().await;
 
     let direct = Client::with_options(ClientOptions::new(secondary).direct_connection(true).timeout(PATIENCE))?;
-    let read = async |connection: &mut crate::runtime::Connection<'_>| {
+    let read = async |connection: &mut poolhouse_smol::Connection<'_>| {
         connection.run_command("db", doc! { "find": "c" }).await
     };
     let reply = direct.with_connection(read).await?;

@@ -7,11 +7,13 @@ use core::time::Duration;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::runtime::poolhouse_client::Platform;
-use crate::runtime::poolhouse_core::ServerType;
-use crate::runtime::{Client, ClientOptions, CommandOptions, Error, Runtime, Task, sleep, spawn, unblock};
+use super::sleep;
 use bson::doc;
+use poolhouse_smol::poolhouse_client::Platform;
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, Smol};
 use poolhouse_tests::mongod::{MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
+use smol::{Task, spawn, unblock};
 
 use super::{Outcome, PATIENCE, SLACK, eventually, eventually_within};
 
@@ -149,7 +151,7 @@ fn generation(client: &Client, set: &Mutex<MongodReplicaSet>, member: usize) -> 
 /// `None` while the member does not answer: during a change of state it also closes the harness's
 /// connection.
 fn clients_of(set: &MongodReplicaSet, member: usize) -> Option<u64> {
-    let ours = doc! { "clientMetadata.driver.name": Runtime::DRIVER_NAME };
+    let ours = doc! { "clientMetadata.driver.name": Smol::DRIVER_NAME };
     let count = doc! {
         "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
         "pipeline": [

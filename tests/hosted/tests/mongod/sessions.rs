@@ -1,11 +1,12 @@
 //! Sessions, transactions, cursors and retryable writes on genuine servers.
 
-use crate::runtime::{
-    Client, ClientOptions, ClientSession, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, ReadMode,
-    ReadPreference, SessionCursor, TimeoutMode, TransactionOptions, W, sleep,
-};
+use super::sleep;
 use bson::{Document, doc};
 use core::time::Duration;
+use poolhouse_smol::{
+    Client, ClientOptions, ClientSession, ClientSessionOptions, CommandOptions, Cursor, CursorOptions, Error, ReadMode,
+    ReadPreference, SessionCursor, TimeoutMode, TransactionOptions, W,
+};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet};
 
 use super::replica_set::{SETTLING, of_three};
@@ -45,7 +46,7 @@ pub(super) async fn cursor_is_read_in_batches() -> Outcome {
     let tasks: Vec<_> = (0..20)
         .map(|_| {
             let client = client.clone();
-            crate::runtime::spawn(async move {
+            smol::spawn(async move {
                 let mut cursor: Cursor = client.database("db").run_cursor_command(find()).await?;
                 let mut count = 0;
                 while let Some(document) = cursor.next_raw().await? {
@@ -262,7 +263,7 @@ pub(super) async fn transactions_on_a_set() -> Outcome {
     let tasks: Vec<_> = (0..8)
         .map(|_| {
             let client = client.clone();
-            crate::runtime::spawn(async move {
+            smol::spawn(async move {
                 let mut session = client.start_session(ClientSessionOptions::new());
                 for _ in 0..10 {
                     session.with_transaction(TransactionOptions::new(), increment).await?;

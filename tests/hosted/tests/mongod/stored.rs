@@ -1,8 +1,8 @@
 //! Stored documents that not every conversion accepts: deep ones, and text that is not UTF-8.
 
 use super::{Outcome, refused, start};
-use crate::runtime::{Client, CommandOptions, Cursor, CursorOptions, Error};
 use bson::{Document, RawDocumentBuf, Utf8Lossy, doc};
+use poolhouse_smol::{Client, CommandOptions, Cursor, CursorOptions, Error};
 
 /// The levels that a server stores by default.
 const LEVELS: usize = 180;

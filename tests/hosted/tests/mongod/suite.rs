@@ -1,5 +1,4 @@
-//! The suite: the client against a real mongod, on any runtime. The crate's root has a module
-//! `runtime` that re-exports the runtime's names.
+//! The suite: the client against a real mongod.
 
 mod authentication;
 mod compression;
@@ -19,18 +18,18 @@ use core::time::Duration;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::runtime::poolhouse_core::monitor::MonitorEvent;
-use crate::runtime::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
-use crate::runtime::poolhouse_core::{Cause, ServerType};
-use crate::runtime::poolhouse_driver::OperationError;
-use crate::runtime::{
-    Client, ClientOptions, CommandOptions, Connection, Error, Event, Notice, ServerMonitoringMode, Subscription, Task,
-    block_on, sleep, spawn,
-};
 use bson::{Bson, doc};
 use futures_lite::FutureExt;
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
+use poolhouse_smol::poolhouse_core::{Cause, ServerType};
+use poolhouse_smol::poolhouse_driver::OperationError;
+use poolhouse_smol::{
+    Client, ClientOptions, CommandOptions, Connection, Error, Event, Notice, ServerMonitoringMode, Subscription,
+};
 use poolhouse_tests::mongod::{self, FailPointMode, Mongod, MongodOptions};
 use poolhouse_tests::suite::Suite;
+use smol::{Task, block_on, spawn};
 
 type Outcome = Result<(), Box<dyn core::error::Error>>;
 
@@ -39,8 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The application name of the clients under test.
 const APP_NAME: &str = "poolhouse-suite";
 
-pub(crate) fn main(name: &str) -> ExitCode {
-    let suite = Suite::new(name)
+pub(crate) fn main() -> ExitCode {
+    let suite = Suite::new("mongod")
         .skip_if(mongod::available().err())
         .case("sixty_four_tasks_share_ten_connections", || run(sixty_four_tasks_share_ten_connections()))
         .case("documents_are_inserted_and_found", || run(documents_are_inserted_and_found()))
@@ -71,6 +70,10 @@ pub(crate) fn main(name: &str) -> ExitCode {
         watch::program().and_then(|_| run(tls_users::survives_faults()))
     });
     watch::cases(tls::cases(suite)).run()
+}
+
+async fn sleep(time: Duration) {
+    smol::Timer::after(time).await;
 }
 
 /// Runs a case. A case that hangs fails.
@@ -490,7 +493,7 @@ impl Load {
 /// Events of a pool's states only, because a load would fill the subscription.
 fn turning(client: &Client) -> Subscription {
     client.subscribe_where(|event| {
-        matches!(event, crate::runtime::EventRef::Pool(PoolEvent::PoolCleared { .. } | PoolEvent::PoolReady { .. }))
+        matches!(event, poolhouse_smol::EventRef::Pool(PoolEvent::PoolCleared { .. } | PoolEvent::PoolReady { .. }))
     })
 }
 

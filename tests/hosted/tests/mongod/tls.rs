@@ -3,17 +3,19 @@
 use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::runtime::poolhouse_core::monitor::MonitorEvent;
-use crate::runtime::poolhouse_core::pool::CheckOutError;
-use crate::runtime::poolhouse_core::{Cause, CertificateFault, ServerType};
-use crate::runtime::poolhouse_driver::OperationError;
-use crate::runtime::{Client, ClientOptions, Error, Event, sleep, unblock};
+use super::sleep;
 use bson::doc;
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::CheckOutError;
+use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
+use poolhouse_smol::poolhouse_driver::OperationError;
+use poolhouse_smol::{Client, ClientOptions, Error, Event};
 use poolhouse_tests::mongod::{
     Mongod, MongodError, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions, MongodTls,
 };
 use poolhouse_tests::suite::Suite;
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, Validity};
+use smol::unblock;
 
 use super::{APP_NAME, Outcome, PATIENCE, counts_agree, eventually, next, run};
 

@@ -2,18 +2,19 @@
 
 use core::time::Duration;
 
-use crate::runtime::poolhouse_auth::{Credential, Mechanism, ScramMechanism};
-use crate::runtime::poolhouse_core::ServerType;
-use crate::runtime::poolhouse_driver::OperationError;
-use crate::runtime::poolhouse_wire::AuthError;
-use crate::runtime::{Client, ClientOptions, Error, ReadMode, ReadPreference, ServerStatus, unblock};
 use bson::doc;
+use poolhouse_smol::poolhouse_auth::{Credential, Mechanism, ScramMechanism};
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_smol::poolhouse_driver::OperationError;
+use poolhouse_smol::poolhouse_wire::AuthError;
+use poolhouse_smol::{Client, ClientOptions, Error, ReadMode, ReadPreference, ServerStatus};
 use poolhouse_tests::mongod::{MongodError, MongodReplicaSet};
+use smol::unblock;
 
 use super::authentication::{ADA, KeyFile, authenticated_user, first_user, insert};
 use super::replica_set::{SETTLING, of_three};
 use super::tls::{Pki, here};
-use super::watch::{is_on_this_runtime, run_for, watch, watch_until};
+use super::watch::{run_for, watch, watch_until};
 use super::{Outcome, eventually, refused};
 
 const SHA_1: Mechanism = Mechanism::Scram(ScramMechanism::Sha1);
@@ -155,7 +156,7 @@ pub(super) async fn survives_faults() -> Outcome {
     for client in clients.into_iter().chain([root]) {
         client.close().await;
     }
-    if is_on_this_runtime() { is_watched(&deployment).await } else { Ok(()) }
+    is_watched(&deployment).await
 }
 
 /// The password decides, with every mechanism, and a client without a user may do nothing.

@@ -1,9 +1,9 @@
 //! Writes with the write concern `w: 0` on a genuine server.
 
 use super::{Outcome, PATIENCE, start};
-use crate::runtime::poolhouse_wire::compress::{Compressor, Compressors};
-use crate::runtime::{Client, ClientOptions};
 use bson::{Document, doc};
+use poolhouse_smol::poolhouse_wire::compress::{Compressor, Compressors};
+use poolhouse_smol::{Client, ClientOptions};
 
 const WRITES: i32 = 500;
 

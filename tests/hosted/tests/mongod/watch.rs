@@ -1,4 +1,4 @@
-//! The program `poolhouse-watch`, in a separate process, against genuine servers. It runs on smol.
+//! The program `poolhouse-watch`, in a separate process, against genuine servers.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -9,13 +9,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::runtime::poolhouse_client::Platform;
-use crate::runtime::{Runtime, unblock};
 use poolhouse_tests::figures;
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet};
 use poolhouse_tests::suite::Suite;
 use poolhouse_tests::tls::Folder;
 use serde_json::{Value, json};
+use smol::unblock;
 
 use super::{Outcome, run};
 
@@ -26,15 +25,7 @@ const LONGER: u64 = 5;
 /// The number of runs that were repeated.
 static AGAIN: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the program runs on the runtime under test.
-pub(super) fn is_on_this_runtime() -> bool {
-    Runtime::DRIVER_NAME == "poolhouse-smol"
-}
-
 pub(super) fn cases(suite: Suite) -> Suite {
-    if !is_on_this_runtime() {
-        return suite;
-    }
     suite
         .case("watch_heeds_the_connection_string", || program().and_then(|_| run(applies_the_connection_string())))
         .case("watch_shows_every_member_of_a_set", || program().and_then(|_| run(shows_every_member_of_a_set())))

@@ -3,7 +3,7 @@
 use super::{Hosted, Probe, find, join};
 use crate::contract::crowd::{CONNECTIONS, TASKS, TURNS, assert_fair};
 use crate::contract::rig::{Rig, ping_by};
-use crate::contract::{case_of_threads, run_case};
+use crate::contract::run_case;
 use crate::patience::eventually;
 use crate::suite::Suite;
 use alloc::sync::Arc;
@@ -11,10 +11,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use poolhouse_client::{Client, Platform};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
-    let suite = suite
+    suite
         .case("hosted::crowd::every_task_has_its_turn", || run_case(every_task_has_its_turn::<P>))
-        .case("hosted::crowd::no_task_has_twice_the_turns_of_another", || run_case(fair::<P>));
-    case_of_threads(suite, "hosted::crowd::plain_threads_and_tasks_at_once", || run_case(threads::<P>))
+        .case("hosted::crowd::no_task_has_twice_the_turns_of_another", || run_case(fair::<P>))
+        .case("hosted::crowd::plain_threads_and_tasks_at_once", || run_case(threads::<P>))
 }
 
 async fn every_task_has_its_turn<P: Platform + Default>(subject: &Hosted<P>) {

@@ -1,4 +1,4 @@
-//! The contract that every adapter must pass.
+//! The contract that every adapter must pass: its runtime.
 //!
 //! With the environment variable `COMPIO_POLLING`, the runtime polls as on a kernel without
 //! io_uring.
@@ -10,7 +10,7 @@ use poolhouse_tests::contract::Contract;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    Contract::new("compio").on_one_thread(|case| runtime().block_on(case)).run_hosted::<Compio>()
+    Contract::new("compio").on_one_thread(|case| runtime().block_on(case)).run_platform::<Compio>()
 }
 
 fn runtime() -> Runtime {
