@@ -16,19 +16,13 @@ use poolhouse_smol::poolhouse_uri::dns::{LookupError, Resolver, SrvAnswer};
 use poolhouse_smol::{Client, ClientOptions, Error};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser, Role, ServerState};
-use poolhouse_tests::patience::run;
+use poolhouse_tests::patience::{connection_refused, run};
 use poolhouse_tests::tls::{CertificateRequest, Folder, Holder, ServerTls};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::Instant;
 
-/// The text of a connection that is refused.
-const REFUSED: &str = if cfg!(target_os = "macos") {
-    "network error: Connection refused (os error 61)"
-} else {
-    "network error: Connection refused (os error 111)"
-};
 /// The time limit of each selection.
 const SELECTION: &str = "serverSelectionTimeoutMS=2000";
 
@@ -322,7 +316,7 @@ fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
         row(
             "12",
             format!("mongodb://127.0.0.1:{closed}/?{SELECTION}"),
-            unknown(&format!("127.0.0.1:{closed}"), REFUSED),
+            unknown(&format!("127.0.0.1:{closed}"), &format!("network error: {}", connection_refused())),
         ),
         row("13", format!("mongodb://db.example.invalid/?{SELECTION}"), unknown(&"db.example.invalid:27017", unresolved)),
         row(
@@ -367,7 +361,7 @@ fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
         Ok(port) => rows.push(row(
             "09",
             format!("mongodb://[::1]:{port}/?{SELECTION}"),
-            unknown(&format!("[::1]:{port}"), REFUSED),
+            unknown(&format!("[::1]:{port}"), &format!("network error: {}", connection_refused())),
         )),
         Err(error) => {
             eprintln!("skipped: row 09: no IPv6: {error}");
@@ -459,7 +453,7 @@ fn chain_of_sources_ends_at_the_error_of_the_operating_system() {
             let error = check.await;
             assert_eq!(root(&error), Some(io::ErrorKind::ConnectionRefused), "{error:?}");
             let address = server.address();
-            let reason = format!("{address}: Unknown ({REFUSED})");
+            let reason = format!("{address}: Unknown (network error: {})", connection_refused());
             assert!(error.to_string().contains(&reason), "{error}");
         }
         client.close().await;

@@ -1,4 +1,8 @@
-//! Tests in real time: generous time limits, waits for events, and polling for states that no event announces.
+//! Tests in real time: generous time limits, waits for events, polling for states that no event announces, and
+//! [`Stopwatch`] for upper bounds.
+
+#[cfg(test)]
+mod tests;
 
 use async_io::Timer;
 use core::fmt::Debug;
@@ -8,6 +12,8 @@ use poolhouse_core::cluster::ClusterEvent;
 use poolhouse_driver::{Event, Notice, Subscription};
 #[cfg(feature = "contract")]
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 /// Time limit of waits; much longer than any needs.
@@ -93,10 +99,101 @@ pub fn processor_time() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
 }
 
+/// The operating system's words for a connection that is refused.
+#[cfg(feature = "contract")]
+#[must_use]
+pub fn connection_refused() -> String {
+    std::io::Error::from(rustix::io::Errno::CONNREFUSED).to_string()
+}
+
 /// Returns the error of an operation that must fail.
 pub fn refused<T: Debug, E>(result: Result<T, E>) -> E {
     match result {
         Ok(value) => panic!("the operation succeeded: {value:?}"),
         Err(error) => error,
+    }
+}
+
+/// The time since a start, without the time in which the machine stalled this process.
+///
+/// A thread sleeps for [`TICK`] again and again. The machine has stalled while a sleep of it ended later than by
+/// another tick.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Stopwatch {
+    begun: Instant,
+    stalled_before: Duration,
+}
+
+/// Longer than the lateness of a sleep on a machine with an idle processor.
+const TICK: Duration = Duration::from_millis(2);
+
+/// The stalls since the first stopwatch.
+static STALLS: Mutex<Option<Stalls>> = Mutex::new(None);
+
+#[derive(Clone, Copy, Debug)]
+struct Stalls {
+    /// The end of the current sleep.
+    due: Instant,
+    /// The sum of the stalls before it.
+    total: Duration,
+}
+
+impl Stalls {
+    /// The sum with the current stall.
+    fn until(self, now: Instant) -> Duration {
+        let late = now.saturating_duration_since(self.due);
+        self.total + if late > TICK { late } else { Duration::ZERO }
+    }
+}
+
+/// The sum of the stalls until now.
+fn stalled() -> Duration {
+    let mut stalls = STALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
+    if stalls.is_none() {
+        thread::spawn(measure_stalls);
+    }
+    stalls.get_or_insert(Stalls { due: now + TICK, total: Duration::ZERO }).until(now)
+}
+
+/// Measures for as long as the process lives.
+fn measure_stalls() {
+    loop {
+        thread::sleep(TICK);
+        if let Some(stalls) = &mut *STALLS.lock().unwrap_or_else(PoisonError::into_inner) {
+            let now = Instant::now();
+            *stalls = Stalls { due: now + TICK, total: stalls.until(now) };
+        }
+    }
+}
+
+impl Stopwatch {
+    /// Starts.
+    pub fn start() -> Self {
+        Self { stalled_before: stalled(), begun: Instant::now() }
+    }
+
+    /// How long the machine has stalled since the start.
+    #[must_use]
+    pub fn stalled(&self) -> Duration {
+        stalled().saturating_sub(self.stalled_before)
+    }
+
+    /// The time since the start without the stalls.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed().saturating_sub(self.stalled())
+    }
+
+    /// Checks that less than this time has passed.
+    ///
+    /// # Panics
+    ///
+    /// If as much has passed.
+    #[track_caller]
+    pub fn assert_below(&self, limit: Duration) {
+        let (elapsed, stalled) = (self.elapsed(), self.stalled());
+        assert!(elapsed < limit, "{elapsed:?}, and {stalled:?} in which the machine stalled; the limit is {limit:?}");
     }
 }

@@ -13,8 +13,8 @@ use poolhouse_smol::{
 use poolhouse_tests::fake::balancer::FakeBalancer;
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Received};
+use poolhouse_tests::patience::Stopwatch;
 use smol::future::FutureExt as _;
-use std::time::Instant;
 
 const DOCUMENTS: usize = 10;
 const LIMIT: Duration = Duration::from_secs(2);
@@ -96,7 +96,7 @@ fn limit_of_a_lifetime_applies_to_all_batches_together() {
         let (_set, primary, client) = filled().await;
         primary.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["getMore"]).block(LIMIT * 3 / 10));
         for mode in [TimeoutMode::CursorLifetime, TimeoutMode::Iteration] {
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let options = CursorOptions::new().batch_size(2).timeout_mode(mode);
             let mut cursor = cursor(&client, LIMIT, options).await.expect("a cursor");
             let (count, outcome) = read(&mut cursor).await;
@@ -108,7 +108,7 @@ fn limit_of_a_lifetime_applies_to_all_batches_together() {
             let error = refused(outcome);
             assert!(error.is_timeout(), "{error:?}");
             assert!((2..DOCUMENTS).contains(&count), "{count}");
-            assert!(begun.elapsed() < LIMIT * 2, "{:?}", begun.elapsed());
+            begun.assert_below(LIMIT * 2);
             assert!(cursor.next_raw().await.expect("it has ended").is_none());
             // The time of killCursors begins when it is sent.
             eventually("it is closed", || primary.count_of("killCursors") == 1).await;
@@ -136,7 +136,7 @@ fn empty_batches_do_not_renew_the_limit_of_an_iteration() {
             let replies = FailPoint::new(FailPointMode::AlwaysOn, &["find", "getMore"]);
             primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 5));
             let options = CursorOptions::new().batch_size(1);
-            let (begun, before) = (Instant::now(), primary.count_of("getMore"));
+            let (begun, before) = (Stopwatch::start(), primary.count_of("getMore"));
             let outcome = if in_session {
                 let cursor = session.run_cursor_command("db", find(), within(LIMIT), options).await;
                 let mut cursor: SessionCursor = cursor.expect("a cursor");
@@ -153,7 +153,7 @@ fn empty_batches_do_not_renew_the_limit_of_an_iteration() {
             };
             let error = refused(outcome);
             assert!(error.is_timeout(), "{error:?}");
-            assert!(begun.elapsed() < LIMIT * 8 / 5, "{:?}", begun.elapsed());
+            begun.assert_below(LIMIT * 8 / 5);
             assert!(primary.count_of("getMore") >= before + 2, "batches were empty");
             primary.clear_fail_points();
         }
@@ -175,11 +175,11 @@ fn empty_batches_do_not_renew_the_limit_of_a_tailable_cursor() {
         primary.set_fail_point(replies.reply(doc! { "cursor": empty, "ok": 1 }).block(LIMIT / 5));
         let wait = LIMIT * 9 / 10;
         let options = CursorOptions::new().batch_size(1).max_await_time(wait);
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let mut cursor = cursor(&client, LIMIT, options).await.expect("a cursor");
         let error = refused(cursor.try_next().or(given_up()).await);
         assert!(error.is_timeout(), "{error:?}");
-        assert!(begun.elapsed() < LIMIT * 8 / 5, "{:?}", begun.elapsed());
+        begun.assert_below(LIMIT * 8 / 5);
         let times: Vec<_> = sent(&primary, "getMore").iter().filter_map(max_time).collect();
         assert!(times.len() >= 2 && u128::try_from(times[0]).is_ok_and(|time| time <= wait.as_millis()), "{times:?}");
         assert!(times.windows(2).all(|pair| pair[1] < pair[0]), "{times:?}");
@@ -281,7 +281,7 @@ fn close_has_a_limit_of_its_own() {
 fn dropped_future_does_not_renew_the_limit() {
     run(async {
         let (_set, primary, client) = filled().await;
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let mut cursor = cursor(&client, LIMIT, lifetime()).await.expect("a cursor");
         for _ in 0..2 {
             assert!(cursor.next_raw().await.expect("a document").is_some());
@@ -300,7 +300,7 @@ fn dropped_future_does_not_renew_the_limit() {
             }
         };
         assert!(error.is_timeout() && attempts >= 2, "{error:?} after {attempts} attempts");
-        assert!(begun.elapsed() < LIMIT * 3, "{:?}", begun.elapsed());
+        begun.assert_below(LIMIT * 3);
         assert_eq!(primary.count_of("getMore"), 1);
         client.close().await;
     });
