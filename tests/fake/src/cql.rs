@@ -326,8 +326,24 @@ impl CqlServer {
     /// Those of the socket.
     pub fn refuse(&self) -> io::Result<()> {
         let Some(listener) = lock(&self.door.listener).take() else { return Ok(()) };
-        // The thread may be blocked in accept.
+        self.wake(listener)
+    }
+
+    /// Wakes the thread, which may be blocked in accept.
+    #[cfg(not(target_vendor = "apple"))]
+    #[expect(clippy::unused_self, clippy::needless_pass_by_value, reason = "other systems use both")]
+    fn wake(&self, listener: Arc<TcpListener>) -> io::Result<()> {
         Ok(rustix::net::shutdown(&*listener, rustix::net::Shutdown::Both)?)
+    }
+
+    /// Wakes the thread, which may be blocked in accept: here, only a connection ends it.
+    #[cfg(target_vendor = "apple")]
+    fn wake(&self, listener: Arc<TcpListener>) -> io::Result<()> {
+        drop(std::net::TcpStream::connect(self.address)?);
+        while Arc::strong_count(&listener) > 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Listens again, on the same port. No-op if it listens.
@@ -413,11 +429,12 @@ fn accept(shared: &Arc<Shared>, door: &Arc<Door>) {
             shared.wait_while(|| door.listener().is_none() && !door.is_over());
             continue;
         };
-        let Ok((stream, _)) = listener.accept() else {
-            // Either the listener was shut down, or the error is transient.
-            if door.listener().is_some_and(|now| Arc::ptr_eq(&now, &listener)) {
-                std::thread::sleep(ACCEPT_PAUSE);
-            }
+        let accepted = listener.accept();
+        if !door.listener().is_some_and(|now| Arc::ptr_eq(&now, &listener)) {
+            continue;
+        }
+        let Ok((stream, _)) = accepted else {
+            std::thread::sleep(ACCEPT_PAUSE);
             continue;
         };
         // Otherwise small replies are delayed by Nagle's algorithm.

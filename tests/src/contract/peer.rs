@@ -195,7 +195,8 @@ impl Hole {
         unblock(|| {
             let (holder, address) = reserved_port();
             let (socket, _) = crate::fake::bind(address).expect("it is ours");
-            rustix::net::listen(&socket, 0).expect("a socket of this process");
+            // Some systems take 0 for the longest queue.
+            rustix::net::listen(&socket, 1).expect("a socket of this process");
             let filling = (0..16).map_while(|_| TcpStream::connect_timeout(&address, SILENCE).ok()).collect::<Vec<_>>();
             assert!(filling.len() < 16, "the accept queue has no limit");
             Self { address, full: Some((socket.into(), filling)), _holder: Some(holder) }

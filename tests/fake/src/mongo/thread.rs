@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use async_executor::{LocalExecutor, Task};
 use async_io::{Async, Timer};
 use futures_lite::future;
+use rustix::net::{AddressFamily, SocketType};
 
 use super::FakeOptions;
 use super::connection::{Common, Connection, Stream, TlsConfig, TlsSocket};
@@ -31,13 +32,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 ///
 /// The address cannot be bound.
 pub fn bind(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType};
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
     Ok((socket, bound))
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, rustix::net::SocketFlags::CLOEXEC, None)?)
+}
+
+#[cfg(target_vendor = "apple")]
+fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    // Two sockets are bound to one port, of which one listens.
+    rustix::net::sockopt::set_socket_reuseport(&socket, true)?;
+    Ok(socket)
 }
 
 struct Entry {
