@@ -15,6 +15,7 @@ use poolhouse_embassy::{
     PoolEvent, PoolOptions, RawDocument, Resources, ServerMonitoringMode, SetupError, Sizes,
 };
 use poolhouse_tests::fake::{FailPoint, FailPointMode, Fault, FaultRule};
+use poolhouse_tests::patience::Stopwatch;
 
 /// One server, and many tasks.
 type Crowd = Sizes<1, 4, 32, 4096, 1024, 1024, Log>;
@@ -153,15 +154,15 @@ fn time_limit_of_a_command_replaces_the_clients() {
         let rig = small(net, &server);
         rig.ping().await.expect("a ping");
         server.inject(FaultRule::once(Fault::Silence).on_command("ping"));
-        let begun = clock::now();
-        let limited = CommandOptions::new().timeout(Duration::from_secs(7));
+        let (begun, skipped) = (clock::now(), clock::skipped());
+        let limit = Duration::from_secs(7);
+        let limited = CommandOptions::new().timeout(limit);
         let mut reply = [0; 256];
         let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, limited);
         let error = refused(net.jumping(Duration::from_secs(30), || server.count_of("ping") == 2, ping).await);
         assert_eq!(error, OperationError::Timeout);
-        let took = clock::now() - begun;
-        assert!(took >= Duration::from_secs(7), "{took:?}");
-        assert!(took < Duration::from_secs(20), "{took:?}");
+        assert!(clock::now() - begun >= limit);
+        assert!(clock::skipped() - skipped <= limit);
         // The reply is outstanding: the connection is not handed to another caller.
         assert_eq!(rig.log.closed(), [ClosedReason::Error]);
         rig.ping().await.expect("a ping");
@@ -296,11 +297,11 @@ fn wait_queue_timeout_ends_a_wait() {
             PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(wait_queue_timeout), ..PoolOptions::DEFAULT };
         let rig: Rig<Small> = rig(net, Options { pool, timeout: None, ..options(&server) });
         let held = rig.client.check_out().await.expect("a connection");
-        let begun = clock::now();
+        let (begun, skipped) = (clock::now(), clock::skipped());
         let error = refused(net.skipping(Duration::from_secs(60), rig.client.check_out()).await);
         assert_eq!(error.check_out(), Some(&CheckOutError::WaitQueueTimeout { usage: None }));
         assert!(clock::now() - begun >= wait_queue_timeout);
-        assert!(clock::now() - begun < Duration::from_secs(50));
+        assert!(clock::skipped() - skipped <= wait_queue_timeout);
         drop(held);
         rig.ping().await.expect("a ping");
         rig.end(&[&server]).await;
@@ -331,9 +332,9 @@ fn idle_connections_are_closed_in_time() {
     });
 }
 
-/// CMAP-06, CMAP-09.
+/// CMAP-06.
 #[test]
-#[doc(alias("CMAP-06", "CMAP-09"))]
+#[doc(alias = "CMAP-06")]
 fn pool_is_filled_to_its_minimum_and_filled_again() {
     run(async |net| {
         let server = server();
@@ -378,11 +379,11 @@ fn two_connections_are_established_at_once() {
         net.settled().await;
         server.inject(FaultRule::once(Fault::Silence));
         let client = rig.client;
-        let begun = clock::now();
+        let begun = Stopwatch::start();
         let tasks: Vec<_> = (0..2).map(|_| net.spawn_task(async move { client.check_out().await.is_ok() })).collect();
         eventually("one has its connection", || tasks.iter().any(|task| task.is_finished())).await;
-        let took = clock::now() - begun;
-        assert!(took < Duration::from_secs(8), "{took:?}: it waited for the other");
+        // Otherwise it waits for the other for ten seconds.
+        begun.assert_below(Duration::from_secs(8));
         drop(tasks);
         rig.end(&[&server]).await;
     });

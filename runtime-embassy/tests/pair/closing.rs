@@ -4,6 +4,7 @@ use super::net::{Net, run};
 use super::support::{
     DirectOnly, Log, Rig, Small, eventually, ignore_hello, made, options, ping, refused, rig, server, small,
 };
+use core::time::Duration;
 use embassy_net::Stack;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
 use poolhouse_embassy::{Layout, OperationError, ServerMonitoringMode, SetupError, Sizes};
@@ -114,6 +115,8 @@ fn operations_after_the_opening_wait_for_the_server() {
         net.idle().await;
         server.clear_faults();
         client.core().request_check();
+        // The hello without a reply is given up.
+        net.jump(Duration::from_secs(10)).await;
         for task in after {
             task.await.expect("its reply");
         }

@@ -306,7 +306,7 @@ fn futures_that_are_dropped_leave_no_link_in_use() {
 /// Each of their futures ends. When the modem is reliable again, so are its connections.
 #[test]
 fn modem_that_sends_anything_is_usable_afterwards() {
-    for seed in 0..30 {
+    for seed in 0..10 * poolhouse_tests::effort() {
         run(async move |net| {
             let (modem, line) = start(net, seed);
             let is_over = Rc::new(Cell::new(false));

@@ -5,11 +5,15 @@ use alloc::vec::Vec;
 
 use poolhouse_core::Cause;
 use poolhouse_tests::choices::Choices;
+use poolhouse_tests::effort;
 use poolhouse_tests::rng::Rng;
 use poolhouse_tests::tls::{CertificateRequest, Versions};
 
 use super::liar::Liar;
 use super::support::{Fixture, HOST, Memory, Wire, random, run, speaks};
+
+/// The number of servers that a test meets, without more effort.
+const RUNS: u64 = 150;
 
 fn byte(rng: &mut Rng) -> u8 {
     u8::try_from(rng.below(256)).unwrap()
@@ -59,7 +63,7 @@ fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
     let fixture = Fixture::new();
     let identity = fixture.root.issue(&CertificateRequest::server(&[HOST])).identity();
     let mut refused = 0;
-    for seed in 0..600 {
+    for seed in 0..RUNS * effort() {
         let identity = identity.clone();
         let wire = Liar::who(move |talk| {
             let mut rng = Rng::new(seed);
@@ -73,18 +77,18 @@ fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
             talk.honest(&identity);
         });
         let outcome = meet(&fixture, wire);
-        refused += u32::from(outcome.is_err());
+        refused += u64::from(outcome.is_err());
         is_of_the_peer(outcome);
     }
     // Every connection ends with an error, because the server sends no data after the handshake.
-    assert_eq!(refused, 600);
+    assert_eq!(refused, RUNS * effort());
 }
 
 #[test]
 fn random_messages_are_an_error_or_not_and_never_a_panic() {
     let fixture = Fixture::new();
     let identity = fixture.root.issue(&CertificateRequest::server(&[HOST])).identity();
-    for seed in 0..600 {
+    for seed in 0..RUNS * effort() {
         let identity = identity.clone();
         let wire = Liar::who(move |talk| {
             let mut rng = Rng::new(seed);

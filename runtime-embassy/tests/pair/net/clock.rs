@@ -83,6 +83,12 @@ pub(crate) fn now() -> Duration {
     Duration::from_micros(Instant::now().as_micros())
 }
 
+/// The time by which the test has advanced the clock. Between two moments, it is less than the time by the clock,
+/// which also has that of the host.
+pub(crate) fn skipped() -> Duration {
+    LOCAL.with(|local| Duration::from_micros(embassy_time::Duration::from_ticks(local.skipped.get()).as_micros()))
+}
+
 /// Wakes the tasks that wait for the clock.
 pub(super) async fn run() {
     loop {
