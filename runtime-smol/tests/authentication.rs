@@ -291,7 +291,7 @@ fn connection_lost_in_authentication_clears_the_pool() {
 /// only after heartbeatFrequencyMS.
 #[test]
 #[doc(alias("SDAM-69", "SDAM-75"))]
-fn o7_authentication_error_does_not_delay_the_next_operation() {
+fn authentication_error_does_not_delay_the_next_operation() {
     run(async {
         let server = server();
         let mut options = with(&server, Credential::new("ada", PASSWORD));

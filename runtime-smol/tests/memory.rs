@@ -144,7 +144,7 @@ const IDLE_BYTES_MAX: isize = 2 * 1024 * 1024;
 
 /// The sum over all connections. Without a compressor it is below the size of one such reply.
 #[test]
-fn security_1_idle_connections_release_large_buffers() {
+fn idle_connections_release_large_buffers() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     run(async {
         begin().await;
@@ -164,7 +164,7 @@ fn security_1_idle_connections_release_large_buffers() {
 }
 
 #[test]
-fn security_1_monitors_release_large_replies_at_once() {
+fn monitors_release_large_replies_at_once() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     run(async {
         begin().await;
@@ -181,7 +181,7 @@ fn security_1_monitors_release_large_replies_at_once() {
 
 /// A reply of 40 MB, compressed or not, takes no more memory at any time than a message of 1 MiB.
 #[test]
-fn security_1_a_message_before_authentication_is_limited_to_1_mib() {
+fn a_message_before_authentication_is_limited_to_1_mib() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     run(async {
         begin().await;

@@ -92,7 +92,7 @@ fn ping() -> bson::Document {
 }
 
 #[test]
-fn security_8_a_waker_whose_clone_panics_leaks_no_slot() {
+fn a_waker_whose_clone_panics_leaks_no_slot() {
     run(async {
         let server = server();
         let client = client(&server);
@@ -140,7 +140,7 @@ fn security_8_a_waker_whose_clone_panics_leaks_no_slot() {
 
 /// At the first poll of a check-out, and while the check-out waits.
 #[test]
-fn security_8_a_connection_that_is_returned_while_the_waker_is_cloned_is_granted() {
+fn a_connection_that_is_returned_while_the_waker_is_cloned_is_granted() {
     run(async {
         let server = server();
         // The client is leaked, because the guard in the waker borrows it.
@@ -175,7 +175,7 @@ fn security_8_a_connection_that_is_returned_while_the_waker_is_cloned_is_granted
 /// The clone of the waker is not needed: the connection is available, or it is returned while the
 /// waker is cloned.
 #[test]
-fn security_8_a_connection_is_granted_although_the_drop_of_a_waker_panics() {
+fn a_connection_is_granted_although_the_drop_of_a_waker_panics() {
     run(async {
         let server = server();
         // The client is leaked, because the guard in the waker borrows it.
@@ -214,7 +214,7 @@ fn security_8_a_connection_is_granted_although_the_drop_of_a_waker_panics() {
 
 /// Runs on a separate thread, because a deadlock would not end.
 #[test]
-fn security_8_a_waker_whose_clone_calls_the_client_does_not_deadlock() {
+fn a_waker_whose_clone_calls_the_client_does_not_deadlock() {
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || {
         run(async {

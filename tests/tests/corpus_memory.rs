@@ -107,7 +107,7 @@ fn secondary(lists: &Lists, set_version: i64) -> HelloReply<'_> {
 
 /// One member sends one large reply; another member sends many small replies.
 #[test]
-fn security_5_unread_events_hold_no_more_than_their_limit() {
+fn unread_events_hold_no_more_than_their_limit() {
     for (count, bytes) in [(400, 9_500), (400, 200), (300, 20)] {
         let subscribers = Subscribers::default();
         let mut subscription = subscribers.subscribe(EventKinds::ALL, SUBSCRIPTION_EVENTS, |_| true);

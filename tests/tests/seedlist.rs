@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             (Ok(files), Ok(records)) => {
                 if folder == "replica-set" {
                     for (source_name, source) in SOURCES {
-                        let name = format!("{source_name}/own/o15_database_of_a_string_needs_no_credential");
+                        let name = format!("{source_name}/own/database_of_a_string_needs_no_credential");
                         suite = suite.case(name, move || database_without_credential(source));
                     }
                 }

@@ -41,7 +41,7 @@ fn events_with_and_without_context_reach_subscribers() {
 
 /// Each handle is checked a constant number of times, however many handles are kept.
 #[test]
-fn security_9_handles_of_ended_tasks_are_dropped() {
+fn handles_of_ended_tasks_are_dropped() {
     let tasks = Tasks::<Hasty>::new(Subscribers::default());
     for _ in 0..1000 {
         tasks.spawn(&Hasty::default(), async {});

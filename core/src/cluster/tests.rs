@@ -554,7 +554,7 @@ fn events_are_shown_on_one_line() {
 }
 
 #[test]
-fn security_c_address_in_another_form_is_that_of_the_same_node() {
+fn address_in_another_form_is_that_of_the_same_node() {
     let mapped = |text: &str| NodeRow { address: Some(text.parse().expect("an address")), ..row(2) };
     let mut rig = Rig::new(1);
     rig.discover([row(2), mapped("::ffff:10.0.0.2"), mapped("::ffff:10.0.0.1"), mapped("::ffff:0.0.0.0")]);

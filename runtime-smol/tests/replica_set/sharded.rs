@@ -76,7 +76,7 @@ fn second_attempt_goes_to_another_router() {
 /// Also without overload retargeting. Routers are equivalent, so the overloaded one is avoided;
 /// without that option only members of a set are not avoided.
 #[test]
-fn o2_an_overload_is_retried_on_another_router() {
+fn an_overload_is_retried_on_another_router() {
     run(async {
         let (routers, client) = cluster(2).await;
         let labels = ["SystemOverloadedError", "RetryableError"];

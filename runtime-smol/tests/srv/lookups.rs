@@ -118,7 +118,7 @@ fn unanswered_lookup_fails_at_its_deadline() {
 
 /// Over UDP, the system reports a closed port as the error of the next read.
 #[test]
-fn errors_3_lookup_at_a_closed_port_fails_with_the_error_of_the_system() {
+fn lookup_at_a_closed_port_fails_with_the_error_of_the_system() {
     run(async {
         let free = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let closed = free.local_addr().expect("it is bound");

@@ -76,7 +76,7 @@ fn halves(names: &[String], list: impl Fn(Vec<String>) -> Lists) -> [Lists; 2] {
 }
 
 #[test]
-fn security_2_reply_with_chosen_names_costs_at_most_three_times_an_honest_one() {
+fn reply_with_chosen_names_costs_at_most_three_times_an_honest_one() {
     let tags = |tags| Lists { tags, ..Lists::default() };
     let hosts = |hosts| Lists { hosts, ..Lists::default() };
     for (what, count, list) in
@@ -164,7 +164,7 @@ impl Greeted {
 
 /// Rounds with honest and with chosen names alternate, so other load of the machine affects both.
 #[test]
-fn security_2_stream_of_replies_with_chosen_tags_does_not_delay_pings() {
+fn stream_of_replies_with_chosen_tags_does_not_delay_pings() {
     smol::block_on(async {
         let greeted = Greeted::new().await;
         let chosen = colliding(4_000);

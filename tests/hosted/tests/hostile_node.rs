@@ -325,7 +325,7 @@ fn names(bytes: usize) -> Vec<String> {
 }
 
 #[test]
-fn security_a_data_centers_and_racks_without_number_do_not_block_the_executor() {
+fn data_centers_and_racks_without_number_do_not_block_the_executor() {
     let _turn = TURN.lock();
     for (what, is_rack, bytes) in [
         ("centres of 255 bytes", false, 255),
@@ -361,7 +361,7 @@ fn security_a_data_centers_and_racks_without_number_do_not_block_the_executor() 
 }
 
 #[test]
-fn security_a_tokens_and_replications_do_not_block_the_executor() {
+fn tokens_and_replications_do_not_block_the_executor() {
     let _turn = TURN.lock();
     let node = Node::start();
     // 512 nodes in 8 racks, with as many tokens as a ring may have.
@@ -396,7 +396,7 @@ fn security_a_tokens_and_replications_do_not_block_the_executor() {
 }
 
 #[test]
-fn security_a_columns_and_rows_without_number_do_not_block_the_executor() {
+fn columns_and_rows_without_number_do_not_block_the_executor() {
     let _turn = TURN.lock();
     let columns = |count: usize| {
         let mut body = [int(2), int(1), int(count)].concat();
@@ -431,7 +431,7 @@ fn long_type() -> Vec<u8> {
 }
 
 #[test]
-fn security_a_cells_and_types_of_many_elements_do_not_block_the_executor() {
+fn cells_and_types_of_many_elements_do_not_block_the_executor() {
     let _turn = TURN.lock();
     let nulls = {
         let count = (16 << 20) / 4 - 1024;
@@ -504,7 +504,7 @@ fn security_a_cells_and_types_of_many_elements_do_not_block_the_executor() {
 }
 
 #[test]
-fn security_a_events_without_number_do_not_block_the_executor() {
+fn events_without_number_do_not_block_the_executor() {
     let _turn = TURN.lock();
     let node = Node::start();
     let found: Vec<Peer> = (0..4_095).map(Peer::new).collect();
@@ -547,7 +547,7 @@ async fn settled() -> isize {
 }
 
 #[test]
-fn security_b_control_connection_keeps_nothing_of_its_answers() {
+fn control_connection_keeps_nothing_of_its_answers() {
     let _turn = TURN.lock();
     let huge = "x".repeat(14_000_000);
     let unread = {
@@ -585,7 +585,7 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn security_c_thousands_of_silent_nodes_open_few_sockets_and_delay_no_other() {
+fn thousands_of_silent_nodes_open_few_sockets_and_delay_no_other() {
     let _turn = TURN.lock();
     let node = Node::start();
     // The kernel accepts connections, and nobody answers on them: the client is alone in having descriptors.
@@ -620,7 +620,7 @@ fn security_c_thousands_of_silent_nodes_open_few_sockets_and_delay_no_other() {
 }
 
 #[test]
-fn security_c_silent_hosts_of_many_connections_delay_no_other() {
+fn silent_hosts_of_many_connections_delay_no_other() {
     let _turn = TURN.lock();
     let silent = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port");
     let port = silent.local_addr().expect("bound").port();

@@ -28,9 +28,9 @@ fn main() -> ExitCode {
     let shows = arguments.nocapture;
     let trials = vec![
         Trial::test("relaxed_tls_is_a_warning", relaxed_tls),
-        Trial::test("security_4_warnings_of_a_connection_string_are_logged", ignored_options),
+        Trial::test("warnings_of_a_connection_string_are_logged", ignored_options),
         Trial::test("cursor_that_run_command_leaves_open_is_a_warning_once", open_cursor),
-        Trial::test("visible_failures_killed_primary_is_reported_once", move || failover::killed_primary(shows)),
+        Trial::test("killed_primary_is_reported_once", move || failover::killed_primary(shows)),
         Trial::test("killed_node_of_cassandra_is_reported_once", outages::killed_node),
         Trial::test("refused_password_of_cassandra_is_reported", outages::refused_password),
         Trial::test("unknown_data_centre_is_named_with_those_of_the_cluster", outages::unknown_data_center),

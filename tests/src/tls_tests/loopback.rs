@@ -129,7 +129,7 @@ fn client_without_tls_cannot_connect() {
 /// The client's sockets: an encrypted connection to a verified server is private, and its debug
 /// output shows no content.
 #[test]
-fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verified_server() {
+fn sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verified_server() {
     use poolhouse_client::{Net, Stream};
     use poolhouse_driver::{ConnectError, Runtime};
     let fixture = Fixture::new();

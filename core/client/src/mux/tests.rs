@@ -819,7 +819,7 @@ fn replies_on_a_closed_connection_are_dropped() {
 }
 
 #[test]
-fn security_9_lower_version_applies_to_one_host_for_a_limited_time() {
+fn lower_version_applies_to_one_host_for_a_limited_time() {
     use super::LOWER_VERSION_FOR;
     let (mut rig, other) = (Rig::new(MuxOptions::DEFAULT), Rig::new(MuxOptions::DEFAULT));
     let version = |rig: &Rig| rig.host.look(rig.now, |_, version, _| version);

@@ -252,7 +252,7 @@ fn plain_without_tls_is_refused_by_validate() {
 /// An attacker on the path can impersonate a server that is not verified.
 #[cfg(all(feature = "auth", feature = "tls"))]
 #[test]
-fn security_9_plain_is_refused_with_tls_that_does_not_verify_the_server() {
+fn plain_is_refused_with_tls_that_does_not_verify_the_server() {
     let string = |option: &str| format!("mongodb://ann:hunter2@a/?authMechanism=PLAIN&tls=true{option}");
     for option in ["&tlsInsecure=true", "&tlsAllowInvalidCertificates=true", "&tlsAllowInvalidHostnames=true"] {
         let options = ClientOptions::parse(&string(option)).unwrap();

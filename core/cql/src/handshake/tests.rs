@@ -572,7 +572,7 @@ fn unauthenticated_fails_on_every_request() {
 }
 
 #[test]
-fn security_6_refusal_has_neither_control_characters_nor_the_password() {
+fn refusal_has_neither_control_characters_nor_the_password() {
     let code = ErrorCode::BAD_CREDENTIALS;
     let refusal = |text: &str| {
         let mut shake = authenticating(V4, ADA);

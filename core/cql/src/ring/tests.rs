@@ -247,7 +247,7 @@ fn huge_factor_has_a_limit() {
 }
 
 #[test]
-fn security_a_work_for_a_ring_of_many_racks_is_bounded() {
+fn work_for_a_ring_of_many_racks_is_bounded() {
     // The most tokens, in 8 racks, and a factor for which nodes of the same rack are repeated.
     let mut numbers = Numbers(1);
     let nodes: Vec<(String, Vec<Token>)> = (0..512)

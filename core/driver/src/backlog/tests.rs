@@ -12,7 +12,7 @@ fn read(backlog: &mut Backlog<u32>) -> [Result<u32, u64>; 2] {
 }
 
 #[test]
-fn security_5_entries_beyond_the_limit_of_bytes_are_dropped_and_counted() {
+fn entries_beyond_the_limit_of_bytes_are_dropped_and_counted() {
     let mut backlog = Backlog::default();
     for (entry, bytes) in [(1, 10), (2, 1), (3, 0)] {
         push(&mut backlog, entry, bytes);

@@ -156,7 +156,7 @@ fn ran_out() -> Result<(), OperationError> {
 /// The client's shorter limit does not apply.
 #[test]
 #[doc(alias = "CMAP-28")]
-fn o5_a_connection_for_one_operation_is_established_within_the_time_of_that_operation() {
+fn a_connection_for_one_operation_is_established_within_the_time_of_that_operation() {
     let (bench, core, server) = open_as(|config| config.command_timeout = Some(5 * SECOND));
     bench.mute(true);
     let mut waiting = waiting_until(&core, &server, after_secs(10));
@@ -171,7 +171,7 @@ fn o5_a_connection_for_one_operation_is_established_within_the_time_of_that_oper
 /// An operation with a short deadline ends at its deadline. Its connection is still established for
 /// the next operation, within the client's limit, and the pool is not cleared.
 #[test]
-fn o5_a_short_deadline_neither_ends_the_establishment_nor_clears_the_pool() {
+fn a_short_deadline_neither_ends_the_establishment_nor_clears_the_pool() {
     let (bench, core, server) = open_as(|config| config.command_timeout = Some(5 * SECOND));
     bench.delay.store(4_000_000_000, Ordering::Relaxed);
     let mut clock: Boxed<'_, ()> = Box::pin(core.run_server_task(&server, ServerTask::Clock));
@@ -188,7 +188,7 @@ fn o5_a_short_deadline_neither_ends_the_establishment_nor_clears_the_pool() {
 
 /// Neither the deadline of the first operation nor the client's limit ends the establishment.
 #[test]
-fn o5_a_connection_is_established_within_the_time_of_another_operation_that_waits_for_it() {
+fn a_connection_is_established_within_the_time_of_another_operation_that_waits_for_it() {
     let (bench, core, server) = open_as(|config| config.command_timeout = Some(SECOND));
     bench.delay.store(5_000_000_000, Ordering::Relaxed);
     let mut first = waiting_until(&core, &server, after_secs(3));
@@ -204,7 +204,7 @@ fn o5_a_connection_is_established_within_the_time_of_another_operation_that_wait
 /// without a time limit does.
 #[test]
 #[doc(alias = "CMAP-60")]
-fn o5_the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a_deadline() {
+fn the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a_deadline() {
     let (bench, core, server) = open_as(|config| config.command_timeout = Some(5 * SECOND));
     bench.mute(true);
     let mut waiting = waiting_until(&core, &server, after_secs(3));

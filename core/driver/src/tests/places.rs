@@ -170,7 +170,7 @@ fn runtime_without_entropy_cannot_authenticate() {
 
 /// A client has one pool number for each server that its topology can ever add.
 #[test]
-fn security_9_pools_of_two_clients_never_have_the_same_number() {
+fn pools_of_two_clients_never_have_the_same_number() {
     let pool = |core: &ClientCore<Bench>| {
         done(core.next_server()).expect("a server").state.with(|state| state.driven.pool.id())
     };

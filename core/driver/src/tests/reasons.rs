@@ -104,7 +104,7 @@ fn server_of_another_deployment_is_named_if_no_server_is_known() {
 /// A seed of another set that was removed when the client started is not the reason if no server is
 /// known weeks later.
 #[test]
-fn errors_3_server_of_another_set_is_no_longer_named_after_a_member_replies() {
+fn server_of_another_set_is_no_longer_named_after_a_member_replies() {
     let (_, core, server) = open();
     let other = HelloReply { set_name: Some("rs0"), ..HelloReply::OK };
     let member = HelloReply { ok: true, is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::OK };

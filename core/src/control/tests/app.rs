@@ -87,7 +87,7 @@ fn network_error_of_an_application_cancels_the_check_which_then_waits() {
 /// the server may answer a streaming check only after heartbeatFrequencyMS.
 #[test]
 #[doc(alias("SDAM-69", "SDAM-75"))]
-fn o7_failed_establishment_cancels_the_streaming_check() {
+fn failed_establishment_cancels_the_streaming_check() {
     let refused = CommandError {
         command: Some(ReplyError { code: Some(18), message: "Authentication failed." }),
         write_concern: None,

@@ -138,7 +138,7 @@ fn dials(rig: &mut Rig, address: &str, end: u64) -> Vec<u64> {
 
 /// A hostile member lists the address of a victim in every other hello reply.
 #[test]
-fn security_7_check_interval_applies_to_an_address_that_is_removed_and_added_again() {
+fn check_interval_applies_to_an_address_that_is_removed_and_added_again() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     let mut last = None;
@@ -161,7 +161,7 @@ fn security_7_check_interval_applies_to_an_address_that_is_removed_and_added_aga
 /// Other addresses are checked at once, and this one as soon as the interval has passed. A
 /// requested check does not shorten the interval.
 #[test]
-fn security_7_only_a_removed_address_waits_and_only_for_the_interval() {
+fn only_a_removed_address_waits_and_only_for_the_interval() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     let name = |rig: &mut Rig, ms, hosts: &[&str]| {
@@ -188,7 +188,7 @@ fn security_7_only_a_removed_address_waits_and_only_for_the_interval() {
 /// If more addresses were removed than the table of removed addresses can hold, every new address
 /// waits.
 #[test]
-fn security_7_every_new_address_waits_if_the_table_of_removed_ones_is_full() {
+fn every_new_address_waits_if_the_table_of_removed_ones_is_full() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     let names: Vec<String> = (0..DEPARTED_MAX + 1).map(|number| format!("victim{number}")).collect();

@@ -16,7 +16,7 @@ fn known_and_checking() -> (Rig, MonitorConnId) {
 /// MON-53.
 #[test]
 #[doc(alias("LOG-14", "MON-53"))]
-fn mon_53_a_failed_check_closes_the_connection_and_emits_its_event_first() {
+fn a_failed_check_closes_the_connection_and_emits_its_event_first() {
     // LOG-14: the event carries the failure. It is emitted before the outcome is applied, and its
     // consequences follow after.
     let (mut rig, conn) = known_and_checking();
@@ -33,7 +33,7 @@ fn mon_53_a_failed_check_closes_the_connection_and_emits_its_event_first() {
 /// MON-54.
 #[test]
 #[doc(alias = "MON-54")]
-fn mon_54_only_a_network_timeout_interrupts_connections_in_use() {
+fn only_a_network_timeout_interrupts_connections_in_use() {
     for cause in [
         Cause::Network,
         Cause::NetworkTimeout,
@@ -51,7 +51,7 @@ fn mon_54_only_a_network_timeout_interrupts_connections_in_use() {
 /// MON-55.
 #[test]
 #[doc(alias("LOG-14", "MON-55", "MON-56"))]
-fn mon_55_a_network_error_on_a_known_server_is_retried_at_once_and_only_once() {
+fn a_network_error_on_a_known_server_is_retried_at_once_and_only_once() {
     for cause in [Cause::Network, Cause::NetworkTimeout] {
         let (mut rig, conn) = known_and_checking();
         rig.fail(conn, cause).expect("current");
@@ -72,7 +72,7 @@ fn mon_55_a_network_error_on_a_known_server_is_retried_at_once_and_only_once() {
 /// MON-56.
 #[test]
 #[doc(alias = "MON-56")]
-fn mon_56_other_failures_wait_even_on_a_known_server() {
+fn other_failures_wait_even_on_a_known_server() {
     for cause in [
         Cause::Protocol,
         Cause::Dns,
@@ -119,7 +119,7 @@ fn a_check_that_the_host_lost_is_repeated_after_500_ms() {
 /// MON-55.
 #[test]
 #[doc(alias = "MON-55")]
-fn mon_55_the_first_check_of_a_server_is_not_retried() {
+fn the_first_check_of_a_server_is_not_retried() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.fail(conn, Cause::Network).expect("current");
@@ -131,7 +131,7 @@ fn mon_55_the_first_check_of_a_server_is_not_retried() {
 /// MON-57.
 #[test]
 #[doc(alias = "MON-57")]
-fn mon_57_an_applications_error_that_made_the_server_unknown_prevents_the_retry() {
+fn an_applications_error_that_made_the_server_unknown_prevents_the_retry() {
     let (mut rig, conn) = known_and_checking();
     rig.known = false;
     assert_eq!(rig.monitor.state(), MonitorState::Checking);
@@ -144,7 +144,7 @@ fn mon_57_an_applications_error_that_made_the_server_unknown_prevents_the_retry(
 /// MON-20.
 #[test]
 #[doc(alias = "MON-20")]
-fn mon_20_a_server_known_by_an_applications_hello_is_retried() {
+fn a_server_known_by_an_applications_hello_is_retried() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.known = true;
@@ -209,7 +209,7 @@ fn a_server_that_closes_after_the_handshake_is_retried_once_in_500_ms() {
 /// MON-50.
 #[test]
 #[doc(alias = "MON-50")]
-fn mon_50_cancelling_closes_the_connection_and_waits_as_after_a_failure() {
+fn cancelling_closes_the_connection_and_waits_as_after_a_failure() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
     let rtt = rig.monitor.ping.conn().expect("dialing").id;
@@ -229,7 +229,7 @@ fn mon_50_cancelling_closes_the_connection_and_waits_as_after_a_failure() {
 /// MON-50.
 #[test]
 #[doc(alias = "MON-50")]
-fn mon_50_cancelling_between_checks_closes_the_idle_connection_and_keeps_the_due_time() {
+fn cancelling_between_checks_closes_the_idle_connection_and_keeps_the_due_time() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.reply(conn, &OK).expect("current");
@@ -266,7 +266,7 @@ fn cancelling_while_an_outcome_is_applied_cancels_the_next_step() {
 /// MON-49.
 #[test]
 #[doc(alias("LOG-11", "MON-49"))]
-fn mon_49_close_ends_a_streamed_wait_at_once() {
+fn close_ends_a_streamed_wait_at_once() {
     // LOG-11: the last Started event has its end.
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
@@ -339,7 +339,7 @@ fn step_after_a_check_begins_at_the_next_due_call() {
 /// LOG-11.
 #[test]
 #[doc(alias = "LOG-11")]
-fn log_11_every_started_has_one_end_whatever_ends_the_check() {
+fn every_started_has_one_end_whatever_ends_the_check() {
     for end in 0..6 {
         let (mut rig, conn) = known_and_checking();
         rig.log.events.clear();

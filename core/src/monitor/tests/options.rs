@@ -4,7 +4,7 @@ use crate::ConfigError;
 /// MON-23.
 #[test]
 #[doc(alias("MON-01", "MON-23"))]
-fn mon_23_defaults_are_ten_seconds_and_auto() {
+fn defaults_are_ten_seconds_and_auto() {
     let options = MonitorOptions::default();
     assert_eq!(options.heartbeat_frequency, Duration::from_secs(10));
     assert_eq!(options.connect_timeout, Some(Duration::from_secs(10)));
@@ -17,7 +17,7 @@ fn mon_23_defaults_are_ten_seconds_and_auto() {
 /// MON-24.
 #[test]
 #[doc(alias = "MON-24")]
-fn mon_24_heartbeat_frequency_below_500_ms_is_refused_with_name_value_and_rule() {
+fn heartbeat_frequency_below_500_ms_is_refused_with_name_value_and_rule() {
     use core::fmt::Write as _;
     for (frequency, value) in [(ms(100), 100), (ms(0), 0), (Duration::from_micros(499_999), 499)] {
         let error = MonitorOptions { heartbeat_frequency: frequency, ..MonitorOptions::DEFAULT }.validate();
@@ -33,7 +33,7 @@ fn mon_24_heartbeat_frequency_below_500_ms_is_refused_with_name_value_and_rule()
 /// MON-24.
 #[test]
 #[doc(alias = "MON-24")]
-fn mon_24_heartbeat_frequency_of_500_ms_is_accepted() {
+fn heartbeat_frequency_of_500_ms_is_accepted() {
     const CONFIG: Result<MonitorConfig, ConfigError> =
         MonitorOptions { heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT }.validate();
     assert_eq!(CONFIG.map(|config| config.options().heartbeat_frequency), Ok(ms(500)));
@@ -60,7 +60,7 @@ fn connect_timeout_of_zero_is_no_limit() {
 /// MON-01, MON-02, MON-03, MON-04.
 #[test]
 #[doc(alias("MON-01", "MON-02", "MON-03", "MON-04"))]
-fn mon_01_to_04_mode_and_faas_decide_whether_streaming_is_enabled() {
+fn mode_and_faas_decide_whether_streaming_is_enabled() {
     use ServerMonitoringMode::{Auto, Poll, Stream};
     let table = [
         (Auto, false, true),

@@ -3,7 +3,7 @@ use super::*;
 /// MON-09.
 #[test]
 #[doc(alias("LOG-12", "MON-09"))]
-fn mon_09_start_begins_the_first_check_before_there_is_a_socket() {
+fn start_begins_the_first_check_before_there_is_a_socket() {
     // LOG-12: the event precedes the dial.
     let mut rig = Rig::polling();
     assert_eq!(rig.actions().len(), 0);
@@ -19,7 +19,7 @@ fn mon_09_start_begins_the_first_check_before_there_is_a_socket() {
 /// MON-19.
 #[test]
 #[doc(alias("MON-18", "MON-19", "MON-52"))]
-fn mon_19_the_handshakes_reply_is_the_check() {
+fn the_handshakes_reply_is_the_check() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.at(30).reply(conn, &OK).expect("current");
@@ -33,7 +33,7 @@ fn mon_19_the_handshakes_reply_is_the_check() {
 /// LOG-15.
 #[test]
 #[doc(alias("LOG-15", "MON-40"))]
-fn log_15_duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
+fn duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
     // MON-40: the duration excludes the time of the dial.
     let mut rig = Rig::polling();
     rig.start();
@@ -50,7 +50,7 @@ fn log_15_duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
 /// MON-05.
 #[test]
 #[doc(alias("MON-05", "MON-06"))]
-fn mon_05_legacy_hello_is_used_on_each_connection_until_hello_ok() {
+fn legacy_hello_is_used_on_each_connection_until_hello_ok() {
     let hello_ok = (HelloReply { hello_ok: true, ..OK.0 }, OK.1);
     let mut rig = Rig::polling();
     rig.start();
@@ -73,7 +73,7 @@ fn mon_05_legacy_hello_is_used_on_each_connection_until_hello_ok() {
 /// MON-05.
 #[test]
 #[doc(alias = "MON-05")]
-fn mon_05_legacy_hello_stays_without_hello_ok() {
+fn legacy_hello_stays_without_hello_ok() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.reply(conn, &OK).expect("current");
@@ -85,7 +85,7 @@ fn mon_05_legacy_hello_stays_without_hello_ok() {
 /// MON-05.
 #[test]
 #[doc(alias = "MON-05")]
-fn mon_05_stable_api_uses_hello_from_the_start() {
+fn stable_api_uses_hello_from_the_start() {
     let mut rig = Rig::new(MonitorOptions { server_api: true, ..MonitorOptions::DEFAULT });
     rig.start();
     let conn = rig.only_dial();
@@ -103,7 +103,7 @@ fn mon_05_stable_api_uses_hello_from_the_start() {
 /// MON-13, MON-51.
 #[test]
 #[doc(alias("MON-13", "MON-51"))]
-fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the_end() {
+fn the_next_check_is_exactly_one_heartbeat_frequency_after_the_end() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.at(300).reply(conn, &OK).expect("current");
@@ -123,7 +123,7 @@ fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the
 /// MON-15, MON-17.
 #[test]
 #[doc(alias("MON-15", "MON-17", "MON-22"))]
-fn mon_15_and_mon_17_a_request_wakes_the_monitor_500_ms_after_the_end() {
+fn a_request_wakes_the_monitor_500_ms_after_the_end() {
     // MON-22: for any value of heartbeatFrequencyMS.
     let mut rig = Rig::polling();
     let conn = rig.connect();
@@ -140,7 +140,7 @@ fn mon_15_and_mon_17_a_request_wakes_the_monitor_500_ms_after_the_end() {
 /// MON-15.
 #[test]
 #[doc(alias = "MON-15")]
-fn mon_15_a_late_request_is_due_at_once_and_does_not_put_off_a_check() {
+fn a_late_request_is_due_at_once_and_does_not_put_off_a_check() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.reply(conn, &OK).expect("current");
@@ -154,7 +154,7 @@ fn mon_15_a_late_request_is_due_at_once_and_does_not_put_off_a_check() {
 /// MON-14, MON-16.
 #[test]
 #[doc(alias("MON-14", "MON-16"))]
-fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one_check() {
+fn requests_during_a_check_are_dropped_and_a_thousand_make_one_check() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     for _ in 0..1_000 {
@@ -178,7 +178,7 @@ fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one
 /// MON-07, MON-34.
 #[test]
 #[doc(alias("MON-07", "MON-08", "MON-25", "MON-34"))]
-fn mon_07_and_mon_34_dial_and_handshake_share_connect_timeout() {
+fn dial_and_handshake_share_connect_timeout() {
     // MON-08, MON-25: only connectTimeoutMS limits a check.
     let options = MonitorOptions { connect_timeout: Some(ms(800)), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
@@ -200,7 +200,7 @@ fn mon_07_and_mon_34_dial_and_handshake_share_connect_timeout() {
 /// MON-08.
 #[test]
 #[doc(alias = "MON-08")]
-fn mon_08_a_later_hello_has_the_whole_connect_timeout() {
+fn a_later_hello_has_the_whole_connect_timeout() {
     let options = MonitorOptions { connect_timeout: Some(ms(800)), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     let conn = rig.connect();
@@ -213,7 +213,7 @@ fn mon_08_a_later_hello_has_the_whole_connect_timeout() {
 /// MON-34.
 #[test]
 #[doc(alias = "MON-34")]
-fn mon_34_zero_connect_timeout_is_unlimited() {
+fn zero_connect_timeout_is_unlimited() {
     let options = MonitorOptions { connect_timeout: None, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     rig.start();
@@ -249,7 +249,7 @@ fn results_at_the_instant_of_the_deadline_are_too_late() {
 /// MON-10.
 #[test]
 #[doc(alias = "MON-10")]
-fn mon_10_a_silent_server_does_not_delay_another() {
+fn a_silent_server_does_not_delay_another() {
     let mut hung = Rig::polling();
     let mut other = Rig::polling();
     hung.connect();
@@ -263,7 +263,7 @@ fn mon_10_a_silent_server_does_not_delay_another() {
 /// MON-11, MON-12.
 #[test]
 #[doc(alias("MON-11", "MON-12"))]
-fn mon_11_and_mon_12_monitors_connections_are_their_own_and_no_hello_carries_credentials() {
+fn monitors_connections_are_their_own_and_no_hello_carries_credentials() {
     // The monitor numbers its connections itself, and the kinds of hello have no field for a user
     // name.
     let mut rig = Rig::streaming_from_the_start();
@@ -276,7 +276,7 @@ fn mon_11_and_mon_12_monitors_connections_are_their_own_and_no_hello_carries_cre
 /// LOG-16.
 #[test]
 #[doc(alias = "LOG-16")]
-fn log_16_events_name_server_and_connection() {
+fn events_name_server_and_connection() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.reply(conn, &(HelloReply { connection_id: Some(42), ..OK.0 }, OK.1)).expect("current");

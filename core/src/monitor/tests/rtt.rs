@@ -8,7 +8,7 @@ fn rtt_conn(rig: &Rig) -> MonitorConnId {
 /// MON-47.
 #[test]
 #[doc(alias = "MON-47")]
-fn mon_47_the_first_sample_is_the_average_and_later_ones_weigh_a_fifth() {
+fn the_first_sample_is_the_average_and_later_ones_weigh_a_fifth() {
     let mut rtt = Rtt::new();
     assert_eq!(rtt.average(), None);
     rtt.add_sample(ms(0));
@@ -26,7 +26,7 @@ fn mon_47_the_first_sample_is_the_average_and_later_ones_weigh_a_fifth() {
 /// MON-44.
 #[test]
 #[doc(alias = "MON-44")]
-fn mon_44_the_minimum_is_zero_until_two_samples_and_covers_ten() {
+fn the_minimum_is_zero_until_two_samples_and_covers_ten() {
     let mut rtt = Rtt::new();
     assert_eq!(rtt.minimum(), ms(0));
     rtt.add_sample(ms(2));
@@ -47,7 +47,7 @@ fn mon_44_the_minimum_is_zero_until_two_samples_and_covers_ten() {
 /// MON-48.
 #[test]
 #[doc(alias = "MON-48")]
-fn mon_48_no_sample_is_negative_or_too_long() {
+fn no_sample_is_negative_or_too_long() {
     // The type has no negative values; if the clock goes back, the time is zero.
     let mut rtt = Rtt::new();
     rtt.add_sample(Duration::MAX);
@@ -60,7 +60,7 @@ fn mon_48_no_sample_is_negative_or_too_long() {
 /// MON-47.
 #[test]
 #[doc(alias = "MON-47")]
-fn mon_47_rounding_errors_do_not_accumulate() {
+fn rounding_errors_do_not_accumulate() {
     let mut rtt = Rtt::new();
     let sample = Duration::from_nanos(9_120_001);
     for _ in 0..10_000 {
@@ -72,7 +72,7 @@ fn mon_47_rounding_errors_do_not_accumulate() {
 /// MON-38, MON-42.
 #[test]
 #[doc(alias("LOG-17", "MON-38", "MON-42", "MON-46"))]
-fn mon_38_and_mon_42_the_rtt_connection_sends_hello_each_heartbeat_frequency_and_only_the_time_is_used() {
+fn the_rtt_connection_sends_hello_each_heartbeat_frequency_and_only_the_time_is_used() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
     let conn = rtt_conn(&rig);
@@ -100,7 +100,7 @@ fn mon_38_and_mon_42_the_rtt_connection_sends_hello_each_heartbeat_frequency_and
 /// MON-41, MON-45.
 #[test]
 #[doc(alias("MON-41", "MON-45"))]
-fn mon_41_and_mon_45_streamed_replies_leave_the_round_trip_time_to_the_rtt_line() {
+fn streamed_replies_leave_the_round_trip_time_to_the_rtt_line() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
     let conn = rtt_conn(&rig);
@@ -120,7 +120,7 @@ fn mon_41_and_mon_45_streamed_replies_leave_the_round_trip_time_to_the_rtt_line(
 /// MON-43.
 #[test]
 #[doc(alias = "MON-43")]
-fn mon_43_errors_of_the_rtt_line_only_drop_its_connection() {
+fn errors_of_the_rtt_line_only_drop_its_connection() {
     for fault in 0..4 {
         let mut rig = Rig::streaming_from_the_start();
         let conn = rtt_conn(&rig);
@@ -151,7 +151,7 @@ fn mon_43_errors_of_the_rtt_line_only_drop_its_connection() {
 /// MON-43.
 #[test]
 #[doc(alias = "MON-43")]
-fn mon_43_a_dial_of_the_rtt_connection_that_takes_too_long_is_abandoned() {
+fn a_dial_of_the_rtt_connection_that_takes_too_long_is_abandoned() {
     let mut rig = Rig::streaming_from_the_start();
     let conn = rtt_conn(&rig);
     assert_eq!(rig.due(), Some(at(10_000)));
@@ -165,7 +165,7 @@ fn mon_43_a_dial_of_the_rtt_connection_that_takes_too_long_is_abandoned() {
 /// MON-39.
 #[test]
 #[doc(alias = "MON-39")]
-fn mon_39_the_rtt_connection_is_closed_when_the_server_stops_streaming() {
+fn the_rtt_connection_is_closed_when_the_server_stops_streaming() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
     let conn = rtt_conn(&rig);
@@ -179,7 +179,7 @@ fn mon_39_the_rtt_connection_is_closed_when_the_server_stops_streaming() {
 /// MON-47.
 #[test]
 #[doc(alias = "MON-47")]
-fn mon_47_a_failed_check_discards_the_samples() {
+fn a_failed_check_discards_the_samples() {
     let mut rig = Rig::polling();
     let conn = rig.connect();
     rig.at(5).reply(conn, &OK).expect("current");

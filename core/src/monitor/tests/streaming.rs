@@ -8,7 +8,7 @@ fn check_conn(rig: &Rig) -> MonitorConnId {
 /// MON-26.
 #[test]
 #[doc(alias("MON-26", "MON-28", "MON-29"))]
-fn mon_26_streaming_starts_when_a_reply_has_a_topology_version() {
+fn streaming_starts_when_a_reply_has_a_topology_version() {
     // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is
     // heartbeatFrequencyMS.
     let mut rig = Rig::streaming();
@@ -30,7 +30,7 @@ fn mon_26_streaming_starts_when_a_reply_has_a_topology_version() {
 /// MON-26.
 #[test]
 #[doc(alias = "MON-26")]
-fn mon_26_a_polled_reply_with_topology_version_starts_streaming_too() {
+fn a_polled_reply_with_topology_version_starts_streaming_too() {
     let mut rig = Rig::streaming();
     let conn = rig.connect();
     rig.reply(conn, &OK).expect("current");
@@ -46,7 +46,7 @@ fn mon_26_a_polled_reply_with_topology_version_starts_streaming_too() {
 /// MON-03, MON-04, MON-27.
 #[test]
 #[doc(alias("MON-03", "MON-04", "MON-27", "MON-39"))]
-fn mon_03_mon_04_and_mon_27_poll_and_faas_never_stream() {
+fn poll_and_faas_never_stream() {
     // MON-39: and dial no connection for RTT.
     let poll = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
     let faas = MonitorOptions { is_faas: true, ..MonitorOptions::DEFAULT };
@@ -67,7 +67,7 @@ fn mon_03_mon_04_and_mon_27_poll_and_faas_never_stream() {
 /// MON-02, MON-27.
 #[test]
 #[doc(alias("MON-02", "MON-27"))]
-fn mon_02_and_mon_27_a_server_without_topology_version_is_polled() {
+fn a_server_without_topology_version_is_polled() {
     let stream = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Stream, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(stream);
     let conn = rig.connect();
@@ -80,7 +80,7 @@ fn mon_02_and_mon_27_a_server_without_topology_version_is_polled() {
 /// MON-32, MON-36, MON-37.
 #[test]
 #[doc(alias("LOG-13", "MON-30", "MON-32", "MON-36", "MON-37"))]
-fn mon_32_mon_36_and_mon_37_more_to_come_is_read_at_once_without_a_hello() {
+fn more_to_come_is_read_at_once_without_a_hello() {
     // LOG-13: each further reply has its own Started event, awaited, before it is read. MON-30: in
     // the order of arrival.
     let mut rig = Rig::streaming_from_the_start();
@@ -96,7 +96,7 @@ fn mon_32_mon_36_and_mon_37_more_to_come_is_read_at_once_without_a_hello() {
 /// MON-32.
 #[test]
 #[doc(alias = "MON-32")]
-fn mon_32_more_to_come_is_read_even_without_topology_version() {
+fn more_to_come_is_read_even_without_topology_version() {
     let mut rig = Rig::streaming_from_the_start();
     let conn = check_conn(&rig);
     rig.reply(conn, &(OK.0, Matched::MoreComes)).expect("current");
@@ -111,7 +111,7 @@ fn mon_32_more_to_come_is_read_even_without_topology_version() {
 /// MON-33.
 #[test]
 #[doc(alias = "MON-33")]
-fn mon_33_the_end_of_a_stream_is_followed_by_an_awaitable_hello_with_the_latest_version() {
+fn the_end_of_a_stream_is_followed_by_an_awaitable_hello_with_the_latest_version() {
     let mut rig = Rig::streaming_from_the_start();
     let conn = check_conn(&rig);
     rig.reply(conn, &(HelloReply { topology_version: Some(version(8)), ..OK.0 }, Matched::MoreComes)).expect("current");
@@ -128,7 +128,7 @@ fn mon_33_the_end_of_a_stream_is_followed_by_an_awaitable_hello_with_the_latest_
 /// MON-35.
 #[test]
 #[doc(alias = "MON-35")]
-fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
+fn awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
     let options =
         MonitorOptions { connect_timeout: Some(ms(300)), heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
@@ -148,7 +148,7 @@ fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
 /// MON-34.
 #[test]
 #[doc(alias = "MON-34")]
-fn mon_34_zero_connect_timeout_stays_unlimited_for_awaited_replies() {
+fn zero_connect_timeout_stays_unlimited_for_awaited_replies() {
     let options = MonitorOptions { connect_timeout: None, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     let conn = rig.connect();
@@ -161,7 +161,7 @@ fn mon_34_zero_connect_timeout_stays_unlimited_for_awaited_replies() {
 /// MON-31.
 #[test]
 #[doc(alias("MON-31", "MON-39", "MON-56"))]
-fn mon_31_every_failure_of_a_stream_closes_the_connection_and_dials_a_new_one() {
+fn every_failure_of_a_stream_closes_the_connection_and_dials_a_new_one() {
     for (fault, retried) in [
         (Ok(REFUSED), false),
         (Ok((REFUSED.0, Matched::MoreComes)), false),

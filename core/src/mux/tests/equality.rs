@@ -58,10 +58,10 @@ fn hash_omits_the_stream_ids_of_closed_connections() {
     assert_eq!(hash(&used.mux), hash(&unused.mux));
 }
 
-/// A stream is returned to its pool, and the same one to the pool's copy.
+/// Searches copy a pool together with its streams. No other code can copy a stream.
 #[cfg(feature = "sim")]
 #[test]
-fn stream_can_be_released_to_a_copy() {
+fn stream_that_a_search_has_copied_is_released_to_the_copy_of_its_pool() {
     let mut rig = rig(SMALL);
     rig.establish();
     let stream = rig.stream();

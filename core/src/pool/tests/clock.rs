@@ -58,7 +58,7 @@ fn refused_check_in_reads_no_clock_and_changes_nothing() {
 
 /// A1: idle time that was not measured counts from the change of the options.
 #[test]
-fn a1_idle_time_counts_from_the_change_of_the_options() {
+fn idle_time_counts_from_the_change_of_the_options() {
     let mut rig = Rig::<OnHeap>::new(DEFAULT);
     rig.ready();
     let lease = rig.lease();

@@ -86,7 +86,7 @@ fn one_config_serves_every_pool_of_a_client() {
 }
 
 #[test]
-#[doc(alias("CMAP-09", "CMAP-10", "CMAP-102"))]
+#[doc(alias = "CMAP-102")]
 fn options_that_differ_from_their_defaults_are_listed_and_no_other() {
     assert_eq!(DEFAULT.non_default().count(), 0);
     let some = PoolOptions { max_pool_size: 10, wait_queue_timeout: Some(ms(50)), ..DEFAULT };

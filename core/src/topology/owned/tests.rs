@@ -42,7 +42,7 @@ fn changes(copies: &Copies) -> Vec<[&super::Topology; 2]> {
 /// Without sharing, the copy for each of many small replies would be as large as that for the
 /// largest reply.
 #[test]
-fn security_5_consecutive_events_share_descriptions_and_texts() {
+fn consecutive_events_share_descriptions_and_texts() {
     let options = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() };
     let mut copies = Copies::default();
     let config = options.validate().unwrap();

@@ -259,7 +259,7 @@ fn growable_memory_releases_unused_names() {
 }
 
 #[test]
-fn security_9_members_are_added_after_the_last_serial_number() {
+fn members_are_added_after_the_last_serial_number() {
     let mut net = ready(&["a"]);
     net.topology.last_serial = u32::MAX - 1;
     assert!(net.hello("a", &primary(&["a", "b", "c"])));
@@ -275,7 +275,7 @@ fn tagged<'a>(tags: &'a [(&'a str, &'a str)]) -> Hello<'a> {
 
 /// The server is known without the other tags, and a repeated reply changes nothing.
 #[test]
-fn security_2_tags_beyond_the_limit_are_left_out() {
+fn tags_beyond_the_limit_are_left_out() {
     let names: Vec<String> = (0..4_000).map(|number| format!("tag{number}")).collect();
     let tags: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
     let mut net = ready(&["a"]);
@@ -294,7 +294,7 @@ fn security_2_tags_beyond_the_limit_are_left_out() {
 }
 
 #[test]
-fn security_2_tags_that_are_too_long_are_left_out() {
+fn tags_that_are_too_long_are_left_out() {
     let value = "v".repeat(250);
     let tags = [("12345", value.as_str()), ("123456", value.as_str()), ("dc", "ny")];
     let mut net = ready(&["a"]);
@@ -305,7 +305,7 @@ fn security_2_tags_that_are_too_long_are_left_out() {
 /// Otherwise a hostile member could direct the client to any Unix socket of this machine, without
 /// encryption even if `tls` is true.
 #[test]
-fn security_3_reply_that_names_a_unix_socket_is_refused() {
+fn reply_that_names_a_unix_socket_is_refused() {
     for path in ["/tmp/evil.sock", "/var/run/docker", "evil.sock"] {
         let listed = ["a", path];
         let lists = |hosts, passives, arbiters| Lists { hosts, passives, arbiters, tags: &[] };
@@ -330,7 +330,7 @@ fn security_3_reply_that_names_a_unix_socket_is_refused() {
 }
 
 #[test]
-fn security_3_path_of_an_earlier_seed_is_refused() {
+fn path_of_an_earlier_seed_is_refused() {
     let seed = "/tmp/mongodb-27017.sock";
     // The removal of the seed may have been polled or not.
     for drains in [true, false] {
@@ -349,7 +349,7 @@ fn security_3_path_of_an_earlier_seed_is_refused() {
 
 /// The application chose the path, so it is permitted until the topology is closed.
 #[test]
-fn security_3_server_may_name_a_path_that_is_a_seed() {
+fn server_may_name_a_path_that_is_a_seed() {
     let seed = "/tmp/mongodb-27017.sock";
     let mut net = ready(&[seed]);
     let hosts = [seed, "b"];

@@ -49,7 +49,7 @@ fn same_hosts_in_another_order_change_nothing() {
 
 /// The hosts are from a name server, which may be hostile.
 #[test]
-fn security_3_path_among_hosts_that_were_looked_up_is_ignored() {
+fn path_among_hosts_that_were_looked_up_is_ignored() {
     let mut net = sharded(&["a"]);
     change(&mut net, &["/tmp/evil.sock", "evil.sock"]).unwrap();
     assert_eq!(net.types(), [("a:27017".to_string(), ServerType::Mongos)]);

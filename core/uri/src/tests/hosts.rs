@@ -70,7 +70,7 @@ fn invalid_host_is_an_error_at_its_offset() {
 }
 
 #[test]
-fn hint_09b_ipv6_address_without_brackets_is_an_error_with_the_remedy() {
+fn ipv6_address_without_brackets_is_an_error_with_the_remedy() {
     for host in
         ["::1", "::", "fe80::1", "fe80::1%25eth0", "2001:db8::1:27017", "1:2:3:4:5:6:7:8:27017", "::ffff:1.2.3.4"]
     {

@@ -194,7 +194,7 @@ fn value_outside_its_range_is_ignored_with_a_warning() {
 /// If the value were ignored, the client would connect without TLS, or with less protection than
 /// the string asks for.
 #[test]
-fn security_4_wrong_value_of_a_tls_option_is_an_error_that_names_the_option() {
+fn wrong_value_of_a_tls_option_is_an_error_that_names_the_option() {
     let boolean = UriErrorKind::Value("be true or false");
     for option in [
         "tls",
@@ -223,7 +223,7 @@ fn security_4_wrong_value_of_a_tls_option_is_an_error_that_names_the_option() {
 
 /// The older spellings of booleans are accepted.
 #[test]
-fn security_4_older_spelling_of_a_tls_option_is_accepted_with_a_warning() {
+fn older_spelling_of_a_tls_option_is_accepted_with_a_warning() {
     for (value, wanted) in [("yes", true), ("1", true), ("True", true), ("no", false), ("0", false)] {
         let uri = parse(&format!("mongodb://a/?tls={value}"));
         assert_eq!((uri.tls(), uri.warnings().len()), (wanted, 1), "{value}");
@@ -231,7 +231,7 @@ fn security_4_older_spelling_of_a_tls_option_is_accepted_with_a_warning() {
 }
 
 #[test]
-fn o2_options_of_client_backpressure_are_parsed() {
+fn options_of_client_backpressure_are_parsed() {
     let uri = quiet("mongodb://a/?maxAdaptiveRetries=0&enableOverloadRetargeting=false");
     assert_eq!(uri.options().max_adaptive_retries, Some(0));
     assert_eq!(uri.options().enable_overload_retargeting, Some(false));
@@ -243,7 +243,7 @@ fn o2_options_of_client_backpressure_are_parsed() {
 
 /// Source: Read and Write Concern, connection string tests.
 #[test]
-fn o14_negative_w_is_an_error() {
+fn negative_w_is_an_error() {
     let rule = UriErrorKind::Value("be a number from 0 to 2147483647, or a name");
     for w in ["-1", "-2", "-0", "-9223372036854775809"] {
         assert_eq!(option_error(&format!("mongodb://a/?w={w}")), (Some("w"), rule), "{w}");

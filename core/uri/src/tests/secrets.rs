@@ -48,7 +48,7 @@ fn error_contains_no_part_of_the_string() {
 
 /// If a slash in the password is not escaped, the part before it looks like a host and a port.
 #[test]
-fn hint_08c_slash_in_a_password_is_an_error_of_the_password_and_not_of_a_port() {
+fn slash_in_a_password_is_an_error_of_the_password_and_not_of_a_port() {
     for (uri, offset) in [
         ("mongodb://ann:hunter/2@a/", 10),
         ("mongodb://ann:hunter/2@a/db?appName=x", 10),

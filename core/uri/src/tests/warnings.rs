@@ -20,7 +20,7 @@ fn unknown_option_is_named_if_its_name_is_plain() {
 }
 
 #[test]
-fn hint_07_misspelt_option_is_named_with_the_nearest_known_one() {
+fn misspelt_option_is_named_with_the_nearest_known_one() {
     for (name, known) in [
         ("maxPoolSzie", "maxPoolSize"),
         ("MAXPOOLSZIE", "maxPoolSize"),
@@ -73,7 +73,7 @@ fn warning_about_a_malformed_or_misspelt_option_is_a_mistake() {
 
 /// A hint could reveal a part of a password.
 #[test]
-fn hint_07_option_whose_name_is_not_shown_has_no_hint() {
+fn option_whose_name_is_not_shown_has_no_hint() {
     let uri = "mongodb://a/?proxyHost=p&proxyUsername=u&proxyPassword=ab&maxPoolSzie=1";
     assert_eq!(warnings(uri), ["unknown option, ignored (at byte 58)"]);
 }

@@ -90,7 +90,7 @@ fn number_of_dropped_messages_is_in_the_text_style() {
 /// The options may let the queue keep whole replies, and the server chooses the length of each
 /// reply.
 #[test]
-fn security_5_log_queue_is_bounded_in_bytes() {
+fn log_queue_is_bounded_in_bytes() {
     let queue =
         LogQueue::new(LogOptions { document_length_max: usize::MAX, heartbeat_replies: true, ..LogOptions::DEFAULT });
     // { "me": "xx.." }
@@ -498,7 +498,7 @@ fn address_in_the_context_of_an_event_takes_precedence() {
 /// If a server is down, only the server has a line, and its pool has none. A refused credential has
 /// one line until the server accepts a connection.
 #[test]
-fn visible_failures_each_fact_of_a_pool_has_one_line() {
+fn each_fact_of_a_pool_has_one_line() {
     use poolhouse_core::pool::ClosedReason;
     use poolhouse_core::{Cause, ObjectId};
     let (pool, conn) = (PoolId::new(1), crate::log::tests::connection_id());

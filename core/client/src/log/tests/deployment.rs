@@ -87,7 +87,7 @@ fn lines_after_start(act: impl FnOnce(&mut Set)) -> Vec<String> {
 }
 
 #[test]
-fn visible_failures_lost_primary_has_one_line_and_the_next_primary_has_one() {
+fn lost_primary_has_one_line_and_the_next_primary_has_one() {
     let lines = lines_after_start(|set| {
         set.fail("a:1", Cause::Network);
         for _ in 0..3 {
@@ -106,7 +106,7 @@ fn visible_failures_lost_primary_has_one_line_and_the_next_primary_has_one() {
 }
 
 #[test]
-fn visible_failures_server_that_stays_down_has_one_line() {
+fn server_that_stays_down_has_one_line() {
     let lines = lines_after_start(|set| {
         set.fail("b:1", Cause::NetworkTimeout);
         set.fail("b:1", Cause::Network);
@@ -118,7 +118,7 @@ fn visible_failures_server_that_stays_down_has_one_line() {
 }
 
 #[test]
-fn visible_failures_server_that_was_never_reached_has_a_line() {
+fn server_that_was_never_reached_has_a_line() {
     let lines = lines(|| {
         let mut set = Set::new();
         set.fail("b:1", Cause::Dns);
@@ -128,7 +128,7 @@ fn visible_failures_server_that_was_never_reached_has_a_line() {
 }
 
 #[test]
-fn visible_failures_primary_that_is_replaced_at_once_is_not_reported_as_lost() {
+fn primary_that_is_replaced_at_once_is_not_reported_as_lost() {
     let lines = lines_after_start(|set| {
         set.hello("b:1", true, 2);
         set.hello("a:1", false, 2);
@@ -137,7 +137,7 @@ fn visible_failures_primary_that_is_replaced_at_once_is_not_reported_as_lost() {
 }
 
 #[test]
-fn visible_failures_primary_that_steps_down_is_reported_as_lost_and_not_as_down() {
+fn primary_that_steps_down_is_reported_as_lost_and_not_as_down() {
     let lines = lines_after_start(|set| {
         set.hello("a:1", false, 1);
         set.hello("a:1", true, 2);
@@ -155,7 +155,7 @@ fn visible_failures_primary_that_steps_down_is_reported_as_lost_and_not_as_down(
 }
 
 #[test]
-fn visible_failures_server_that_refuses_the_credential_is_not_reported_as_down() {
+fn server_that_refuses_the_credential_is_not_reported_as_down() {
     let lines = lines_after_start(|set| {
         for _ in 0..3 {
             set.app_error("a:1", HandshakePhase::Before, AppErrorKind::Other(Cause::Authentication));
@@ -182,7 +182,7 @@ fn cleared(service_id: Option<ObjectId>) -> PoolEvent {
 }
 
 #[test]
-fn visible_failures_pool_that_the_application_drives_reports_clears_and_refused_credentials() {
+fn pool_that_the_application_drives_reports_clears_and_refused_credentials() {
     let lines = lines(|| {
         let mut logs = logs(LINES);
         logs.on_event(Instant::ORIGIN, &cleared(None));
@@ -200,7 +200,7 @@ fn visible_failures_pool_that_the_application_drives_reports_clears_and_refused_
 }
 
 #[test]
-fn visible_failures_lines_below_the_configured_level_are_not_emitted() {
+fn lines_below_the_configured_level_are_not_emitted() {
     let count = |deployment, wants: fn(&tracing::Metadata<'_>) -> bool| {
         let act = || {
             let mut set = Set::new();
@@ -217,13 +217,13 @@ fn visible_failures_lines_below_the_configured_level_are_not_emitted() {
 }
 
 #[test]
-fn visible_failures_names_from_a_peer_are_escaped_and_shortened() {
+fn names_from_a_peer_are_escaped_and_shortened() {
     assert_eq!(format!("{}", Name("a\n\u{1b}[2J:1")), "a\\n\\u{1b}[2J:1");
     assert_eq!(format!("{}", Name(&"x".repeat(300))).len(), NAME_BYTES_MAX + 3);
 }
 
 #[test]
-fn visible_failures_durations_have_at_most_three_decimals() {
+fn durations_have_at_most_three_decimals() {
     let shown = |nanos| format!("{}", millis(core::time::Duration::from_nanos(nanos)));
     assert_eq!(shown(50_252_936), "50.253");
     assert_eq!(shown(1), "0");

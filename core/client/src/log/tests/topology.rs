@@ -168,7 +168,7 @@ fn heartbeats_are_logged_with_their_connection() {
 }
 
 #[test]
-fn visible_failures_reply_of_a_heartbeat_is_not_logged_by_default() {
+fn reply_of_a_heartbeat_is_not_logged_by_default() {
     let options = LogOptions { heartbeat_replies: false, ..MESSAGES };
     let captured = run(options, "hello");
     assert!(named(&captured, "Server heartbeat succeeded")[0].fields.keys().all(|field| field != "reply"));

@@ -252,7 +252,7 @@ fn keyspaces_of_few_replications_are_routed() {
 }
 
 #[test]
-fn security_a_rows_and_nodes_are_read_with_pauses() {
+fn rows_and_nodes_are_read_with_pauses() {
     let most = tokens(100);
     let row: &[&[u8]] = &[b"r1", &most];
     let body = body(&["rack", "tokens"], &vec![row; 1_600]);

@@ -66,7 +66,7 @@ fn value_that_does_not_fit_is_an_error_before_anything_is_sent() {
 
 /// A server may describe a statement by many megabytes.
 #[test]
-fn security_b_statement_with_a_long_description_is_not_kept() {
+fn statement_with_a_long_description_is_not_kept() {
     let is_kept = |bytes: usize| {
         let (mut statements, mut statement) = (Statements::new(), statement());
         Arc::get_mut(&mut statement.inner).expect("it is alone").description.resize(bytes, 0);

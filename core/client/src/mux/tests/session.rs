@@ -363,7 +363,7 @@ fn refusal(code: u32, text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn security_6_text_of_a_server_is_filtered_in_errors_and_in_the_status() {
+fn text_of_a_server_is_filtered_in_errors_and_in_the_status() {
     let options = || options().credential("ann", "hunter2");
     let message = |text: &str| {
         let mut script = handshake(&[], &[]);
@@ -391,7 +391,7 @@ fn security_6_text_of_a_server_is_filtered_in_errors_and_in_the_status() {
 }
 
 #[test]
-fn security_9_refused_version_is_tried_again_after_a_time() {
+fn refused_version_is_tried_again_after_a_time() {
     use crate::mux::LOWER_VERSION_FOR;
     // A server, or an attacker on the path, that supports only version 3.
     let of_version_3 = |mut envelope: Vec<u8>| {
@@ -785,7 +785,7 @@ fn session_returns_the_tls_warnings() {
 }
 
 #[test]
-fn security_c_few_hosts_are_connected_to_at_a_time_and_those_that_requests_wait_for_first() {
+fn few_hosts_are_connected_to_at_a_time_and_those_that_requests_wait_for_first() {
     let hosts: Vec<String> = (0..40).map(|number| alloc::format!("host{number}")).collect();
     let stage = Stage::new(SessionOptions::new(hosts.clone()).mux(one_connection(1)), []);
     let (session, platform) = (stage.session.clone(), stage.platform.clone());
@@ -815,7 +815,7 @@ fn security_c_few_hosts_are_connected_to_at_a_time_and_those_that_requests_wait_
 }
 
 #[test]
-fn security_c_silent_hosts_of_many_connections_leave_attempts_to_others() {
+fn silent_hosts_of_many_connections_leave_attempts_to_others() {
     let host = HostOptions { core_connections: 11, max_connections: 11, ..MuxOptions::DEFAULT.local };
     let long = Duration::from_secs(3600);
     let options = MuxOptions { local: host, pool_timeout: long, ..MuxOptions::DEFAULT };
@@ -872,7 +872,7 @@ fn connection_is_begun_or_fails_whenever_the_clock_panics() {
 }
 
 #[test]
-fn security_c_host_with_a_connection_gets_further_ones_beside_silent_hosts() {
+fn host_with_a_connection_gets_further_ones_beside_silent_hosts() {
     let long = Duration::from_secs(3600);
     let local = HostOptions { max_connections: 2, ..one_connection(1).local };
     let options = MuxOptions { local, pool_timeout: long, ..MuxOptions::DEFAULT };

@@ -13,7 +13,7 @@ fn default_options_load_trusted_roots() {
 }
 
 #[test]
-fn hint_05f_missing_ca_file_is_named() {
+fn missing_ca_file_is_named() {
     let ca_file = Some(PathBuf::from("/etc/ssl/no-such-ca.pem"));
     let options = TlsOptions { ca_file, ..TlsOptions::default() };
     let error = TlsConfig::build(&options).expect_err("there is no such file");
@@ -44,7 +44,7 @@ fn mozilla() -> Authorities {
 const BROKEN: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n";
 
 #[test]
-fn security_9_store_without_a_usable_root_is_an_error_with_the_file_and_the_reason() {
+fn store_without_a_usable_root_is_an_error_with_the_file_and_the_reason() {
     let (roots, warnings) = store(Path::new("/no/such/store.pem"), true);
     let error = roots.expect_err("there is none");
     let begin = "the platform's trusted authorities cannot be loaded: SSL_CERT_FILE=/no/such/store.pem: ";
@@ -66,7 +66,7 @@ fn security_9_store_without_a_usable_root_is_an_error_with_the_file_and_the_reas
 
 /// The user did not choose the platform's default store, so Mozilla's roots replace it.
 #[test]
-fn security_9_default_store_that_cannot_be_loaded_has_a_warning_with_the_file_and_the_reason() {
+fn default_store_that_cannot_be_loaded_has_a_warning_with_the_file_and_the_reason() {
     let (roots, warnings) = store(Path::new("/no/such/store.pem"), false);
     assert_eq!(roots, Ok(webpki_roots::TLS_SERVER_ROOTS.len()));
     let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
@@ -147,10 +147,10 @@ fn certificates_in_memory_that_cannot_be_used_are_an_error_or_a_warning() {
 
 /// The name of the test below. It starts itself in a second process, and the environment of that
 /// process names a store.
-const CHILD: &str = "tls::config::tests::security_9_unreadable_store_that_the_environment_names_is_an_error";
+const CHILD: &str = "tls::config::tests::unreadable_store_that_the_environment_names_is_an_error";
 
 #[test]
-fn security_9_unreadable_store_that_the_environment_names_is_an_error() {
+fn unreadable_store_that_the_environment_names_is_an_error() {
     const MARK: &str = "POOLHOUSE_TEST_CHILD";
     if std::env::var_os(MARK).is_some() {
         let options = TlsOptions::default().fallback_authorities(mozilla());
@@ -171,7 +171,7 @@ fn security_9_unreadable_store_that_the_environment_names_is_an_error() {
 }
 
 #[test]
-fn security_9_configuration_reports_whether_servers_are_verified() {
+fn configuration_reports_whether_servers_are_verified() {
     let verifies = |change: fn(&mut TlsOptions)| {
         let mut options = TlsOptions::default().fallback_authorities(mozilla());
         change(&mut options);

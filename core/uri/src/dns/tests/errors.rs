@@ -32,7 +32,7 @@ fn each_error_of_a_lookup_has_a_text() {
 }
 
 #[test]
-fn errors_3_lookup_keeps_the_error_of_the_operating_system() {
+fn lookup_keeps_the_error_of_the_operating_system() {
     let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
     let error = LookupError::Unreachable(Reason::new(refused()));
     assert_eq!(error.to_string(), "the name server cannot be reached: connection refused");
@@ -47,7 +47,7 @@ fn errors_3_lookup_keeps_the_error_of_the_operating_system() {
 
 /// Row 01 of the table in `runtime-smol/tests/connection_strings.rs`.
 #[test]
-fn hint_01_missing_record_is_named() {
+fn missing_record_is_named() {
     let question = question("mongodb+srv://ann:s3cret@cluster0.ab1cd.mongodb.net/shop");
     let error = SeedlistError::Srv { name: question.srv_name(), error: LookupError::NoSuchName };
     assert_eq!(error.to_string(), "SRV lookup of _mongodb._tcp.cluster0.ab1cd.mongodb.net: the name does not exist");

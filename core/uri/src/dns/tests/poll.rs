@@ -34,7 +34,7 @@ fn lookup_is_due_after_a_minute_or_the_time_to_live() {
 
 /// The field for a time to live has 31 bits of seconds, which is up to 68 years.
 #[test]
-fn security_9_time_to_live_of_records_is_limited_to_a_day() {
+fn time_to_live_of_records_is_limited_to_a_day() {
     let day = Duration::from_secs(86_400);
     for ttl in [86_401, 604_800, 2_147_483_647, u64::MAX] {
         let mut poll = poll("", ttl);

@@ -96,7 +96,7 @@ fn all_hosts_are_used_in_order_without_a_lower_limit() {
 
 /// A connection string with a database and without a user name has no credential.
 #[test]
-fn o15_database_of_a_string_needs_no_credential() {
+fn database_of_a_string_needs_no_credential() {
     let uri = ConnectionString::parse("mongodb+srv://x.b.c/adminDB?replicaSet=repl0").unwrap();
     let resolved = question("mongodb+srv://x.b.c").resolve(&uri, &answer(&["a.b.c:1"], 60), &[], 0).unwrap();
     assert_eq!((resolved.database(), resolved.credential()), (Some("adminDB"), None));

@@ -91,7 +91,7 @@ const KINDS: [Kind<Outputs>; 16] = [
 ];
 
 #[test]
-fn falsified_outputs_break_these_invariants() {
+fn each_kind_of_falsified_output_breaks_these_invariants() {
     expect![[r#"
         a cause is wrong: S16 77, S18 24, S2 68
         a check has another connection: S15 21, S2 7, S4 138, S6 4

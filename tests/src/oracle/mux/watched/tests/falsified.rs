@@ -88,8 +88,9 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
     ]
 }
 
+/// Nothing notices some changes, in runs that end before these have an effect.
 #[test]
-fn falsified_outputs_break_these_invariants() {
+fn each_kind_of_falsified_output_breaks_these_invariants() {
     expect![[r#"
         a connection also fails: P1 59
         a duration is wrong: M4 35, M5 10, P19 12, P32 6
