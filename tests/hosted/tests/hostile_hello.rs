@@ -237,6 +237,9 @@ fn fields_that_values_of_cassandra_lack_are_not_walked() {
     }
 }
 
+/// A type by the length of its description.
+type Kind<'a> = (&'a str, &'a dyn Fn(usize) -> Vec<u8>);
+
 #[test]
 fn errors_of_values_of_cassandra_cost_the_same_for_descriptions_of_any_length() {
     const ROWS: usize = 20;
@@ -248,7 +251,7 @@ fn errors_of_values_of_cassandra_cost_the_same_for_descriptions_of_any_length() 
         least(10, || (0..ROWS).for_each(|_| refuse()))
     };
     let lists = [0, 0x20].repeat(30);
-    let kinds: [(&str, &dyn Fn(usize) -> Vec<u8>); 3] = [
+    let kinds: [Kind<'_>; 3] = [
         ("classes", &|length| [&lists[..], &[0, 0x31, 0, 15], &class(&"c".repeat(length)).repeat(15)].concat()),
         ("names", &|length| [&lists[..], &[0, 0x30], &string("k"), &string(&"c".repeat(length)), &[0, 0]].concat()),
         ("digits of names", &|length| class(&format!("UserType(k,{})", "61".repeat(length / 2)))),
