@@ -458,7 +458,10 @@ fn events_change_the_nodes() {
         event(&mut events, |event| event == ClusterEvent::SchemaChanged).await;
         eventually("the keyspaces are read again", || queries(&one, "SELECT keyspace_name") == 2).await;
         // A node leaves while a request is in flight at it.
-        eventually("the hosts are known", || session.hosts().len() == 2).await;
+        eventually("the hosts are connected", || {
+            session.hosts().len() == 2 && session.hosts().iter().all(|host| host.state.open > 0)
+        })
+        .await;
         let held = two.add(Rule::statements(Act::Hold { count: usize::MAX, order: Order::Kept }));
         let ids: Vec<_> = session
             .hosts()

@@ -18,6 +18,8 @@ const FACTOR: u32 = 4;
 pub struct Lateness {
     /// The median.
     pub p50: Duration,
+    /// The average. Some delays of a busy machine are long and rare: each of several steps in a row may have one.
+    pub mean: Duration,
     /// The 99th percentile.
     pub p99: Duration,
 }
@@ -29,7 +31,8 @@ impl Lateness {
         assert!(measured.len() >= 100, "{} measurements", measured.len());
         measured.sort_unstable();
         let at = |percent| measured[(measured.len() - 1) * percent / 100];
-        Self { p50: at(50), p99: at(99) }
+        let count = u32::try_from(measured.len()).expect("it is less than a billion");
+        Self { p50: at(50), mean: measured.iter().sum::<Duration>() / count, p99: at(99) }
     }
 
     /// The lateness of sleeps of the machine's threads until these times.
@@ -44,10 +47,11 @@ impl Lateness {
         Self::of(late.collect())
     }
 
-    /// Checks both percentiles. The limits grow with the lateness of the machine.
+    /// Checks both percentiles. The limit of the median grows with the average of the machine, the other with its 99th
+    /// percentile.
     pub fn assert_small(self, what: &str, machine: Self) {
         println!("lateness of {what}: {self:?}; of the machine: {machine:?}");
-        let small = self.p50 <= P50_MAX + machine.p50 * FACTOR && self.p99 <= P99_MAX + machine.p99 * FACTOR;
+        let small = self.p50 <= P50_MAX + machine.mean * FACTOR && self.p99 <= P99_MAX + machine.p99 * FACTOR;
         assert!(small, "lateness of {what}: {self:?}; of the machine: {machine:?}");
     }
 }

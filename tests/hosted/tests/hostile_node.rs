@@ -580,10 +580,13 @@ fn control_connection_keeps_nothing_of_its_answers() {
 }
 
 /// The open descriptors of the process.
+#[cfg(target_os = "linux")]
 fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("the descriptors").count()
+    std::fs::read_dir("/dev/fd").expect("the descriptors").count()
 }
 
+/// Linux has every address of 127.0.0.0/8 without configuration.
+#[cfg(target_os = "linux")]
 #[test]
 fn thousands_of_silent_nodes_open_few_sockets_and_delay_no_other() {
     let _turn = TURN.lock();
@@ -619,6 +622,8 @@ fn thousands_of_silent_nodes_open_few_sockets_and_delay_no_other() {
     });
 }
 
+/// Linux has every address of 127.0.0.0/8 without configuration.
+#[cfg(target_os = "linux")]
 #[test]
 fn silent_hosts_of_many_connections_delay_no_other() {
     let _turn = TURN.lock();
