@@ -1,5 +1,5 @@
 //! The numbers in the documents of the DataStax Java driver 3 about its pools, and those of the multiplexed
-//! pool in virtual time. The example `datastax_numbers` measures them with sessions and a real node.
+//! pool in virtual time.
 //!
 //! Read first: the pages "Connection pooling" and "Socket options" of the driver's manual.
 

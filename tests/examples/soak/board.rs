@@ -5,7 +5,7 @@
 //! figures that the firmware reports must stay within their limits.
 
 use crate::Plan;
-use crate::set::{Failure, LONG, until};
+use crate::soak::{Failure, LONG, until};
 use alloc::collections::{BTreeMap, BTreeSet};
 use bson::{Bson, doc};
 use core::time::Duration;
@@ -97,8 +97,7 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
         drop(stop);
         Ok::<_, FirmwareError>(chaos.join())
     })?;
-    let IncidentCounts { server, incidents, served } =
-        incident_counts.map_err(|_| "chaos panicked")?.map_err(|error| error.to_string())?;
+    let IncidentCounts { server, incidents, served } = incident_counts.map_err(|_| "chaos panicked")??;
     let status = firmware.finish(limit)?;
     let mut wrong = Vec::new();
     if status != 0 {
@@ -194,8 +193,6 @@ struct IncidentCounts {
     served: Vec<i64>,
 }
 
-type Sent = Box<dyn core::error::Error + Send + Sync>;
-
 /// Causes incidents until `stop` is signalled, then restores normal operation.
 fn cause_incidents(
     mut server: Mongod,
@@ -203,7 +200,7 @@ fn cause_incidents(
     cable: &Cable,
     plan: Plan,
     stop: &Receiver<()>,
-) -> Result<IncidentCounts, Sent> {
+) -> Result<IncidentCounts, Failure> {
     let pace = if plan.time < LONG { Duration::from_secs(2) } else { Duration::from_secs(5) };
     let mut rng = Rng::stream(plan.seed, "board");
     let mut served = Vec::new();
@@ -258,7 +255,7 @@ fn cause_incidents(
 /// Returns the number of the firmware's connections. The server still counts a closed connection,
 /// in addition to its successor, until it detects the close. If the count is too high, this is the
 /// minimum of the counts over `SEEING`.
-fn clients(server: &Mongod) -> Result<i64, Sent> {
+fn clients(server: &Mongod) -> Result<i64, Failure> {
     let begun = Instant::now();
     let mut least = clients_now(server)?;
     while least > CONNECTIONS_MAX && begun.elapsed() < SEEING {
@@ -270,7 +267,7 @@ fn clients(server: &Mongod) -> Result<i64, Sent> {
 
 /// Returns the number of the firmware's connections that the server counts now, selected by
 /// application name.
-fn clients_now(server: &Mongod) -> Result<i64, Sent> {
+fn clients_now(server: &Mongod) -> Result<i64, Failure> {
     let count = doc! {
         "aggregate": 1, "cursor": {},
         "pipeline": [

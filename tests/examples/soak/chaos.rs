@@ -1,58 +1,79 @@
 //! Incidents of the servers and of the proxies in front of them.
 
+use crate::soak::Failure;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use poolhouse_tests::choices::Choices;
-use poolhouse_tests::mongod::{MongodError, MongodReplicaSet};
 use poolhouse_tests::proxy::{Fault, Proxy, Weather};
 use poolhouse_tests::rng::Rng;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Instant;
 
-/// Time limit for the set to recover from all incidents.
-const SETTLING: Duration = Duration::from_secs(90);
+/// Three servers.
+pub(crate) trait Members: Send + Sync {
+    /// The client has few connections, which stay: new weather also breaks those that are open.
+    const BREAKS_ALL: bool;
+    /// Waits until all members are available. Returns one whose loss is the worst: the primary.
+    fn settle(&self) -> Result<usize, Failure>;
+    /// Ends the work of a member in order, until it [returns](Self::rejoin).
+    fn leave(&mut self, member: usize) -> Result<(), Failure>;
+    fn rejoin(&mut self, _member: usize) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// Ends its process at once.
+    fn kill(&mut self, member: usize) -> Result<(), Failure>;
+    /// It sends no bytes until it is continued.
+    fn stop(&mut self, member: usize) -> Result<(), Failure>;
+    fn cont(&mut self, member: usize) -> Result<(), Failure>;
+    /// Shuts it down if it runs, and starts it again.
+    fn restart(&mut self, member: usize) -> Result<(), Failure>;
+}
 
 /// The servers, and a flag for each that is set while it answers.
-pub(crate) struct Servers {
-    set: RwLock<MongodReplicaSet>,
+pub(crate) struct Servers<M> {
+    members: RwLock<M>,
     pub(crate) answers: [AtomicBool; 3],
     pub(crate) proxies: Vec<Proxy>,
 }
 
-impl Servers {
-    pub(crate) fn new(set: MongodReplicaSet, proxies: Vec<Proxy>) -> Self {
-        Self { set: RwLock::new(set), answers: [const { AtomicBool::new(true) }; 3], proxies }
+impl<M: Members> Servers<M> {
+    pub(crate) fn new(members: M, proxies: Vec<Proxy>) -> Self {
+        Self { members: RwLock::new(members), answers: [const { AtomicBool::new(true) }; 3], proxies }
     }
 
-    pub(crate) fn set(&self) -> RwLockReadGuard<'_, MongodReplicaSet> {
-        self.set.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn members(&self) -> RwLockReadGuard<'_, M> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `None` while the set is being changed: starting a member takes seconds.
-    pub(crate) fn set_at_hand(&self) -> Option<RwLockReadGuard<'_, MongodReplicaSet>> {
-        match self.set.try_read() {
-            Ok(set) => Some(set),
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    /// Returns `None` while a member is being changed, which may take seconds, or does not answer.
+    pub(crate) fn at_hand(&self) -> Option<RwLockReadGuard<'_, M>> {
+        let members = match self.members.try_read() {
+            Ok(members) => members,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.answers.iter().all(|answers| answers.load(Ordering::SeqCst)).then_some(members)
     }
 
-    fn change(&self) -> RwLockWriteGuard<'_, MongodReplicaSet> {
-        self.set.write().unwrap_or_else(PoisonError::into_inner)
+    fn change(&self) -> RwLockWriteGuard<'_, M> {
+        self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_weather(&self, weather: &Weather) {
         for proxy in &self.proxies {
             proxy.set_weather(weather.clone());
+            if M::BREAKS_ALL && *weather != Weather::calm() {
+                proxy.strike(Fault::Cut);
+            }
         }
     }
 }
 
-/// An incident of one server.
+/// An incident of one server. The primary is that of [`Members::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incident {
-    StepDown,
+    Leave,
     KillPrimary,
     KillSecondary,
     StopPrimary,
@@ -65,29 +86,8 @@ pub(crate) enum Incident {
 }
 
 impl Incident {
-    pub(crate) const NAMES: [&'static str; 8] = [
-        "step_down",
-        "kill_primary",
-        "kill_secondary",
-        "stop_primary",
-        "stop_secondary",
-        "restart",
-        "refuse",
-        "strike",
-    ];
-
-    const fn index(self) -> usize {
-        match self {
-            Self::StepDown => 0,
-            Self::KillPrimary => 1,
-            Self::KillSecondary => 2,
-            Self::StopPrimary => 3,
-            Self::StopSecondary => 4,
-            Self::RestartSecondary => 5,
-            Self::Refuse => 6,
-            Self::Strike(_) => 7,
-        }
-    }
+    pub(crate) const NAMES: [&'static str; 8] =
+        ["leave", "kill_primary", "kill_secondary", "stop_primary", "stop_secondary", "restart", "refuse", "strike"];
 }
 
 /// The faults of `Incident::Strike`.
@@ -99,29 +99,29 @@ pub(crate) type Incidents = [u64; Incident::NAMES.len()];
 /// Causes incidents until `stop` is signalled, then restores normal operation. Returns the number
 /// of incidents by kind.
 ///
-/// - `pace`: duration of each weather (set of proxy faults) and of each outage.
+/// - `pace`: duration of the weather (set of proxy faults) before an incident, and of each outage, which has another.
 pub(crate) fn cause_incidents(
-    servers: &Servers,
+    servers: &Servers<impl Members>,
     seed: u64,
     pace: Duration,
     stop: &Receiver<()>,
-) -> Result<Incidents, MongodError> {
+) -> Result<Incidents, Failure> {
     let mut rng = Rng::stream(seed, "chaos");
     let mut incidents = Incidents::default();
     let begun = Instant::now();
-    let goes_on =
-        |time: Duration| stop.recv_timeout(time).is_err_and(|it| it == std::sync::mpsc::RecvTimeoutError::Timeout);
+    let goes_on = |time: Duration| stop.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
     // Each kind occurs once before any kind occurs again, so that most kinds also occur in a short
     // run.
-    let mut left: Vec<usize> = Vec::new();
+    let (mut left, mut faults) = (Vec::new(), Vec::new());
     loop {
-        let weather = weather(&mut rng);
+        let weather = draw_weather(&mut rng, &mut faults);
         servers.set_weather(&weather);
         if left.is_empty() {
             left = (0..Incident::NAMES.len()).collect();
         }
-        let incident = match left.swap_remove(rng.index(left.len())) {
-            0 => Incident::StepDown,
+        let kind = left.swap_remove(rng.index(left.len()));
+        let incident = match kind {
+            0 => Incident::Leave,
             1 => Incident::KillPrimary,
             2 => Incident::KillSecondary,
             3 => Incident::StopPrimary,
@@ -137,42 +137,35 @@ pub(crate) fn cause_incidents(
             weather.spoiled_percent,
             names.join(" ")
         );
-        incidents[incident.index()] += 1;
+        incidents[kind] += 1;
         let mut more = goes_on(pace);
-        let primary = settle(servers)?;
+        let primary = servers.members().settle()?;
         let secondary = (primary + 1 + rng.index(2)) % 3;
-        let (at, outage) = match incident {
-            Incident::KillPrimary | Incident::StopPrimary => (primary, true),
-            Incident::KillSecondary | Incident::StopSecondary | Incident::RestartSecondary => (secondary, true),
-            Incident::StepDown | Incident::Refuse | Incident::Strike(_) => (primary, false),
-        };
-        if outage {
-            servers.answers[at].store(false, Ordering::SeqCst);
-        }
+        let is_of_secondary =
+            matches!(incident, Incident::KillSecondary | Incident::StopSecondary | Incident::RestartSecondary);
+        let at = if is_of_secondary { secondary } else { primary };
+        let is_of_proxies = matches!(incident, Incident::Refuse | Incident::Strike(_));
+        servers.answers[at].store(is_of_proxies, Ordering::SeqCst);
+        servers.set_weather(&draw_weather(&mut rng, &mut faults));
         begin(servers, incident, at)?;
         more = more && goes_on(pace);
         end(servers, incident, at)?;
         servers.answers[at].store(true, Ordering::SeqCst);
         if !more {
             servers.set_weather(&Weather::calm());
-            settle(servers)?;
+            servers.members().settle()?;
             return Ok(incidents);
         }
     }
 }
 
-fn begin(servers: &Servers, incident: Incident, at: usize) -> Result<(), MongodError> {
+fn begin(servers: &Servers<impl Members>, incident: Incident, at: usize) -> Result<(), Failure> {
     match incident {
-        Incident::StepDown => match servers.set().step_down(3) {
-            // The primary refuses while a secondary lags behind, and closes the connections of some
-            // callers.
-            Ok(_) | Err(MongodError::Command { .. } | MongodError::Io { .. }) => Ok(()),
-            Err(error) => Err(error),
-        },
-        Incident::KillPrimary | Incident::KillSecondary => servers.change().kill9(at),
+        Incident::Leave => servers.change().leave(at),
+        Incident::KillPrimary | Incident::KillSecondary => servers.change().kill(at),
         Incident::StopPrimary | Incident::StopSecondary => servers.change().stop(at),
         Incident::RestartSecondary => servers.change().restart(at),
-        Incident::Refuse => servers.proxies[at].refuse().map_err(refused),
+        Incident::Refuse => Ok(servers.proxies[at].refuse()?),
         Incident::Strike(fault) => {
             servers.proxies.iter().for_each(|proxy| proxy.strike(fault));
             Ok(())
@@ -180,32 +173,28 @@ fn begin(servers: &Servers, incident: Incident, at: usize) -> Result<(), MongodE
     }
 }
 
-fn end(servers: &Servers, incident: Incident, at: usize) -> Result<(), MongodError> {
+fn end(servers: &Servers<impl Members>, incident: Incident, at: usize) -> Result<(), Failure> {
     match incident {
+        Incident::Leave => servers.change().rejoin(at),
         Incident::KillPrimary | Incident::KillSecondary => servers.change().restart(at),
         Incident::StopPrimary | Incident::StopSecondary => servers.change().cont(at),
-        Incident::Refuse => servers.proxies[at].resume().map_err(refused),
-        Incident::StepDown | Incident::RestartSecondary | Incident::Strike(_) => Ok(()),
+        Incident::Refuse => Ok(servers.proxies[at].resume()?),
+        Incident::RestartSecondary | Incident::Strike(_) => Ok(()),
     }
 }
 
-fn refused(source: std::io::Error) -> MongodError {
-    MongodError::Io { doing: "starting or stopping a proxy".to_owned(), source }
-}
-
-/// Waits until all members are available. Returns the primary.
-pub(crate) fn settle(servers: &Servers) -> Result<usize, MongodError> {
-    servers.set().settle(SETTLING)
-}
-
-/// One time in four no faults; else one kind of fault, or all kinds, on a share of the new
-/// connections.
-fn weather(rng: &mut Rng) -> Weather {
+/// One time in four no faults, one time all kinds; else one kind. They are on a share of the new connections.
+///
+/// - `left`: the kinds that occur before any kind occurs again.
+fn draw_weather(rng: &mut Rng, left: &mut Vec<Fault>) -> Weather {
     match rng.below(4) {
         0 => Weather::calm(),
         1 => Weather::of(30, &Fault::ALL),
         _ => {
-            let fault = rng.one_of(&Fault::ALL);
+            if left.is_empty() {
+                left.extend(Fault::ALL);
+            }
+            let fault = left.swap_remove(rng.index(left.len()));
             Weather::of(rng.one_of(&[20, 50, 80]), &[fault])
         }
     }

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use poolhouse_smol::Smol;
 use poolhouse_smol::poolhouse_client::Platform;
 use poolhouse_smol::poolhouse_core::Instant;
 use std::io;
@@ -11,20 +12,18 @@ use std::path::Path;
 /// The driver name in the metadata of the client.
 pub(crate) const DRIVER_NAME: &str = "poolhouse-soak";
 
-/// A client on this platform discovers the members of a set by the addresses that they report, and
-/// connects to each through its proxy.
+/// A client on this platform discovers the servers by the addresses that they report, and connects to
+/// each through its proxy.
 #[derive(Clone, Debug)]
-pub(crate) struct Detour<P> {
-    inner: P,
+pub(crate) struct Detour {
     ways: Arc<Vec<(SocketAddr, SocketAddr)>>,
     tasks: Arc<AtomicUsize>,
 }
 
-impl<P> Detour<P> {
-    /// - `inner`: the platform under test.
+impl Detour {
     /// - `ways`: pairs of a server's address and its proxy's address.
-    pub(crate) fn new(inner: P, ways: Vec<(SocketAddr, SocketAddr)>) -> Self {
-        Self { inner, ways: Arc::new(ways), tasks: Arc::default() }
+    pub(crate) fn new(ways: Vec<(SocketAddr, SocketAddr)>) -> Self {
+        Self { ways: Arc::new(ways), tasks: Arc::default() }
     }
 
     /// Number of tasks of its clients that have not ended.
@@ -41,44 +40,44 @@ impl Drop for Counted {
     }
 }
 
-impl<P: Platform> Platform for Detour<P> {
+impl Platform for Detour {
     const DRIVER_NAME: &'static str = DRIVER_NAME;
-    const DRIVER_VERSION: &'static str = P::DRIVER_VERSION;
-    const PLATFORM_NAME: &'static str = P::PLATFORM_NAME;
+    const DRIVER_VERSION: &'static str = Smol::DRIVER_VERSION;
+    const PLATFORM_NAME: &'static str = Smol::PLATFORM_NAME;
 
-    type Tcp = P::Tcp;
-    type Unix = P::Unix;
-    type Udp = P::Udp;
-    type Task = P::Task;
+    type Tcp = <Smol as Platform>::Tcp;
+    type Unix = <Smol as Platform>::Unix;
+    type Udp = <Smol as Platform>::Udp;
+    type Task = <Smol as Platform>::Task;
 
     async fn sleep_until(&self, at: Instant) {
-        self.inner.sleep_until(at).await;
+        Smol.sleep_until(at).await;
     }
 
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        self.inner.resolve(host, port).await
+        Smol.resolve(host, port).await
     }
 
     async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Self::Tcp> {
         let proxy = self.ways.iter().find(|(server, _)| *server == address).map(|(_, proxy)| *proxy);
         // An address without a proxy is an error: faults would not reach its connections.
-        self.inner.connect_tcp(proxy.ok_or(io::ErrorKind::AddrNotAvailable)?).await
+        Smol.connect_tcp(proxy.ok_or(io::ErrorKind::AddrNotAvailable)?).await
     }
 
     async fn connect_unix(&self, path: &Path) -> io::Result<Self::Unix> {
-        self.inner.connect_unix(path).await
+        Smol.connect_unix(path).await
     }
 
     async fn connect_udp(&self, peer: SocketAddr) -> io::Result<Self::Udp> {
-        self.inner.connect_udp(peer).await
+        Smol.connect_udp(peer).await
     }
 
     async fn send_udp(&self, socket: &Self::Udp, datagram: &[u8]) -> io::Result<usize> {
-        self.inner.send_udp(socket, datagram).await
+        Smol.send_udp(socket, datagram).await
     }
 
     async fn receive_udp(&self, socket: &Self::Udp, buffer: &mut [u8]) -> io::Result<usize> {
-        self.inner.receive_udp(socket, buffer).await
+        Smol.receive_udp(socket, buffer).await
     }
 
     fn spawn<F>(&self, work: F) -> Self::Task
@@ -87,7 +86,7 @@ impl<P: Platform> Platform for Detour<P> {
     {
         self.tasks.fetch_add(1, Ordering::SeqCst);
         let counted = Counted(Arc::clone(&self.tasks));
-        self.inner.spawn(async move {
+        Smol.spawn(async move {
             let _counted = counted;
             work.await;
         })

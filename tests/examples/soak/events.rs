@@ -1,7 +1,9 @@
 //! Checks the client's events: each operation that began has ended exactly once.
 
+use core::fmt;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
-use poolhouse_smol::poolhouse_core::pool::{ConnId, PoolEvent, PoolId};
+use poolhouse_smol::poolhouse_core::mux::MuxEvent;
+use poolhouse_smol::poolhouse_core::pool::PoolEvent;
 use poolhouse_smol::{Event, Notice, Subscription};
 use std::collections::{HashMap, HashSet};
 
@@ -13,15 +15,18 @@ pub(crate) const KEPT: usize = 1 << 16;
 pub(crate) struct Balance {
     pub(crate) events: u64,
     pub(crate) connections: u64,
-    pub(crate) cleared: u64,
     pub(crate) heartbeats: u64,
     pub(crate) check_outs: u64,
-    pools: HashSet<PoolId>,
-    open: HashMap<(PoolId, ConnId), State>,
+    /// A client has pools of one kind, which have different ids.
+    pools: HashSet<u64>,
+    /// Connections by pool and number.
+    open: HashMap<(u64, u64), State>,
     /// Check-outs that began and have not ended.
-    waiting: HashMap<PoolId, i64>,
-    /// Checks that began and have not ended, by server and connection.
+    waiting: HashMap<u64, i64>,
+    /// Checks and heartbeats that began and have not ended, by server and connection.
     checks: HashSet<(String, u64)>,
+    /// Stream ids of requests without a reply, by pool and connection; whether the request was abandoned.
+    streams: HashMap<(u64, u64, u16), bool>,
     wrong: Vec<String>,
 }
 
@@ -66,27 +71,23 @@ impl Balance {
         match event {
             Event::Pool(event) => self.note_pool(event),
             Event::Heartbeat(event) => self.note_heartbeat(event),
-            Event::Sdam(_) | Event::Mux(_) | Event::Cluster(_) | Event::Command(_) | _ => {}
+            Event::Mux(event) => self.note_mux(event),
+            Event::Sdam(_) | Event::Cluster(_) | Event::Command(_) | _ => {}
         }
     }
 
     fn note_pool(&mut self, event: &PoolEvent) {
-        let pool = event.pool();
+        let pool = event.pool().get();
         let fits = match *event {
             PoolEvent::PoolCreated { .. } => self.pools.insert(pool),
             PoolEvent::PoolClosed { .. } => self.pools.remove(&pool),
-            PoolEvent::PoolReady { .. } => self.pools.contains(&pool),
-            PoolEvent::PoolCleared { .. } => {
-                self.cleared += 1;
-                self.pools.contains(&pool)
+            PoolEvent::PoolReady { .. } | PoolEvent::PoolCleared { .. } => self.pools.contains(&pool),
+            PoolEvent::ConnectionCreated { conn, .. } => self.begin(pool, conn.connection_id().get()),
+            PoolEvent::ConnectionReady { conn, .. } => {
+                self.turn(pool, conn.connection_id().get(), State::Created, State::Available)
             }
-            PoolEvent::ConnectionCreated { conn, .. } => {
-                self.connections += 1;
-                self.open.insert((pool, conn), State::Created).is_none()
-            }
-            PoolEvent::ConnectionReady { conn, .. } => self.turn(pool, conn, State::Created, State::Available),
             PoolEvent::ConnectionClosed { conn, .. } => {
-                self.open.remove(&(pool, conn)).is_some_and(|state| state != State::InUse)
+                self.open.remove(&(pool, conn.connection_id().get())).is_some_and(|state| state != State::InUse)
             }
             PoolEvent::ConnectionCheckOutStarted { .. } => {
                 self.check_outs += 1;
@@ -95,21 +96,73 @@ impl Balance {
             }
             PoolEvent::ConnectionCheckOutFailed { .. } => self.end_check_out(pool),
             PoolEvent::ConnectionCheckedOut { conn, .. } => {
-                self.turn(pool, conn, State::Available, State::InUse) && self.end_check_out(pool)
+                self.turn(pool, conn.connection_id().get(), State::Available, State::InUse) && self.end_check_out(pool)
             }
-            PoolEvent::ConnectionCheckedIn { conn, .. } => self.turn(pool, conn, State::InUse, State::Available),
+            PoolEvent::ConnectionCheckedIn { conn, .. } => {
+                self.turn(pool, conn.connection_id().get(), State::InUse, State::Available)
+            }
             _ => true,
         };
+        self.judge(fits, event);
+    }
+
+    /// A request may end without an event, so only the replies are checked.
+    fn note_mux(&mut self, event: &MuxEvent) {
+        let pool = event.mux().get();
+        let conn = event.conn().map_or(0, |conn| conn.number().get());
+        let check = (format!("pool {pool}"), conn);
+        let fits = match *event {
+            MuxEvent::PoolCreated { .. } => self.pools.insert(pool),
+            MuxEvent::PoolClosed { .. } => self.pools.remove(&pool),
+            MuxEvent::ConnectionCreated { .. } => self.begin(pool, conn),
+            MuxEvent::ConnectionReady { .. } => self.turn(pool, conn, State::Created, State::Available),
+            MuxEvent::ConnectionTrashed { .. }
+            | MuxEvent::ConnectionResurrected { .. }
+            | MuxEvent::ConnectionRetired { .. } => self.open.get(&(pool, conn)) == Some(&State::Available),
+            MuxEvent::ConnectionClosed { .. } => {
+                // Its heartbeat and its requests end with it.
+                self.checks.remove(&check);
+                self.streams.retain(|stream, _| (stream.0, stream.1) != (pool, conn));
+                self.open.remove(&(pool, conn)).is_some()
+            }
+            MuxEvent::HeartbeatStarted { .. } => {
+                self.heartbeats += 1;
+                self.checks.insert(check)
+            }
+            MuxEvent::HeartbeatSucceeded { .. } | MuxEvent::HeartbeatFailed { .. } => self.checks.remove(&check),
+            MuxEvent::StreamAcquired { stream, .. } => {
+                self.check_outs += 1;
+                self.streams.insert((pool, conn, stream), false);
+                self.open.get(&(pool, conn)) == Some(&State::Available)
+            }
+            MuxEvent::ReplyReceived { stream, .. } => self.streams.remove(&(pool, conn, stream)) == Some(false),
+            MuxEvent::StreamOrphaned { stream, .. } => self.streams.insert((pool, conn, stream), true) == Some(false),
+            MuxEvent::LateReply { stream, .. } => self.streams.remove(&(pool, conn, stream)) == Some(true),
+            MuxEvent::PoolReconfigured { .. }
+            | MuxEvent::RequestQueued { .. }
+            | MuxEvent::AcquireFailed { .. }
+            | MuxEvent::UnknownReply { .. }
+            | _ => true,
+        };
+        self.judge(fits, event);
+    }
+
+    fn judge(&mut self, fits: bool, event: &dyn fmt::Display) {
         if !fits {
             self.wrong.push(format!("event {}: {event} is not allowed in this state", self.events));
         }
     }
 
-    fn turn(&mut self, pool: PoolId, conn: ConnId, from: State, to: State) -> bool {
+    fn begin(&mut self, pool: u64, conn: u64) -> bool {
+        self.connections += 1;
+        self.open.insert((pool, conn), State::Created).is_none()
+    }
+
+    fn turn(&mut self, pool: u64, conn: u64, from: State, to: State) -> bool {
         self.open.insert((pool, conn), to) == Some(from)
     }
 
-    fn end_check_out(&mut self, pool: PoolId) -> bool {
+    fn end_check_out(&mut self, pool: u64) -> bool {
         let waiting = self.waiting.entry(pool).or_default();
         *waiting -= 1;
         *waiting >= 0
@@ -125,8 +178,6 @@ impl Balance {
             MonitorEvent::HeartbeatSucceeded { .. } | MonitorEvent::HeartbeatFailed { .. } => self.checks.remove(&key),
             _ => true,
         };
-        if !fits {
-            self.wrong.push(format!("event {}: {event} is not allowed in this state", self.events));
-        }
+        self.judge(fits, event);
     }
 }

@@ -1,15 +1,9 @@
 //! Tasks that insert, find and ping during the whole run, and the outcome of each operation.
 
-use crate::detour::Detour;
 use alloc::sync::Arc;
-use bson::{Bson, Document, doc};
-use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use futures_lite::future;
-use poolhouse_smol::poolhouse_client::{Client, Platform};
-use poolhouse_smol::poolhouse_driver::OperationError;
-use poolhouse_smol::{CommandOptions, Error};
 use poolhouse_tests::choices::Choices;
 use poolhouse_tests::rng::Rng;
 use serde_json::{Value, json};
@@ -21,15 +15,39 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 /// Additional time for a busy machine, or one that stalls for 20 s; an operation that takes longer
 /// counts as hanging.
 const SLACK: Duration = Duration::from_secs(30);
-pub(crate) const DATABASE: &str = "soak";
-pub(crate) const COLLECTION: &str = "documents";
 /// Capacity for an hour, so that the ledger does not allocate memory during the run.
 const INSERTS: usize = 1 << 17;
-const TASKS: usize = 24;
+const TASKS: i64 = 24;
 /// Number of errors that are kept for the report.
 const SHOWN: usize = 20;
 /// Smallest number of timeouts for which percentiles are reported.
 const LATE_MIN: usize = 20;
+
+/// A row: the numbers of the task that inserted it and of the insert.
+pub(crate) type Row = (i64, i64);
+
+/// What the tasks do with a client.
+pub(crate) trait Database: Clone + Send + Sync + 'static {
+    /// Inserts a row. One that is sent twice is stored twice.
+    fn insert(&self, row: Row) -> impl Future<Output = Result<Insert, Failed>> + Send;
+    /// Finds the rows with these numbers.
+    fn find(&self, row: Row) -> impl Future<Output = Result<Vec<Row>, Failed>> + Send;
+    fn ping(&self) -> impl Future<Output = Result<(), Failed>> + Send;
+}
+
+/// Why an operation failed.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The client returned an error.
+    Error {
+        text: String,
+        timed_out: bool,
+        /// Whether the server may have executed the operation.
+        may_be_stored: bool,
+    },
+    /// The reply is a violation.
+    Wrong(String),
+}
 
 /// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +88,6 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a task of the load on an executor.
-pub(crate) type Spawn = fn(Pin<Box<dyn Future<Output = Vec<Insert>> + Send>>) -> smol::Task<Vec<Insert>>;
-
 /// The load: its tasks and their tallies.
 pub(crate) struct Load {
     pub(crate) tally: Arc<Tally>,
@@ -80,17 +95,14 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn start<P: Platform>(client: &Client<Detour<P>>, seed: u64, spawn: Spawn) -> Self {
+    pub(crate) fn start(client: &impl Database, seed: u64) -> Self {
         let tally = Arc::new(Tally::default());
-        let tasks = (0..TASKS)
-            .map(|task| {
-                let (client, tally) = (client.clone(), Arc::clone(&tally));
-                let rng = Rng::stream(seed, &format!("task {task}"));
-                let worker = Worker { client, tally, task: task as i64, rng, inserts: Vec::with_capacity(INSERTS) };
-                spawn(Box::pin(worker.work()))
-            })
-            .collect();
-        Self { tally, tasks }
+        let tasks = (0..TASKS).map(|task| {
+            let (client, tally) = (client.clone(), Arc::clone(&tally));
+            let rng = Rng::stream(seed, &format!("task {task}"));
+            smol::spawn(Worker { client, tally, task, rng, inserts: Vec::with_capacity(INSERTS) }.work())
+        });
+        Self { tasks: tasks.collect(), tally }
     }
 
     /// Suspends the load: starts no further operation, and waits until none is in progress. Ends in
@@ -173,19 +185,17 @@ impl Tally {
         }
     }
 
-    fn note_error(&self, error: &Error, took: Duration) {
+    fn note_failure(&self, failed: &Failed, took: Duration) {
         self.failed.fetch_add(1, Ordering::SeqCst);
         self.failed_since.fetch_add(1, Ordering::SeqCst);
-        // Without the parts that differ between occurrences, so that there are few kinds.
-        let text = if let Error::Command(refusal) = error {
-            format!("command: {} {:?}", refusal.code, refusal.code_name)
-        } else {
-            let text = format!("{error:?}");
-            let words = text.split(|letter: char| !letter.is_ascii_alphabetic()).filter(|word| !word.is_empty());
-            words.take(6).collect::<Vec<_>>().join(" ")
+        let (text, timed_out) = match failed {
+            Failed::Wrong(what) => return self.note_wrong(what.clone()),
+            Failed::Error { text, timed_out, .. } => (text, *timed_out),
         };
-        *held(&self.errors).entry(text).or_insert(0) += 1;
-        if matches!(error, Error::Operation(OperationError::Timeout, _)) {
+        // Without the parts that differ between occurrences, so that there are few kinds.
+        let words = text.split(|letter: char| !letter.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+        *held(&self.errors).entry(words.take(6).collect::<Vec<_>>().join(" ")).or_insert(0) += 1;
+        if timed_out {
             self.timed_out.fetch_add(1, Ordering::SeqCst);
             match took.checked_sub(DEADLINE) {
                 None => {
@@ -202,31 +212,15 @@ impl Tally {
     }
 }
 
-struct Worker<P: Platform> {
-    client: Client<Detour<P>>,
+struct Worker<D> {
+    client: D,
     tally: Arc<Tally>,
     task: i64,
     rng: Rng,
     inserts: Vec<Insert>,
 }
 
-/// Returns whether a server that is no longer primary refused a write. If the write had begun, its
-/// error is among `writeErrors`.
-fn is_refused_by_state(reply: &Document) -> bool {
-    /// PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
-    /// InterruptedDueToReplStateChange, ShutdownInProgress.
-    const CODES: [i32; 5] = [189, 10107, 11600, 11602, 91];
-    let is_of_state = |error: &Bson| {
-        let code = error.as_document().map(|error| error.get_i32("code"));
-        code.is_some_and(|code| code.is_ok_and(|code| CODES.contains(&code)))
-    };
-    reply.get_array("writeErrors").is_ok_and(|errors| !errors.is_empty() && errors.iter().all(is_of_state))
-}
-
-/// The result of an operation; `None` if it was dropped.
-type Outcome = Option<Result<Document, Error>>;
-
-impl<P: Platform> Worker<P> {
+impl<D: Database> Worker<D> {
     async fn work(mut self) -> Vec<Insert> {
         while !self.tally.stop.load(Ordering::SeqCst) {
             self.tally.running.fetch_add(1, Ordering::SeqCst);
@@ -235,7 +229,11 @@ impl<P: Platform> Worker<P> {
                 smol::Timer::after(Duration::from_millis(10)).await;
                 continue;
             }
-            self.operation().await;
+            match self.rng.below(5) {
+                0 | 1 => self.insert().await,
+                2 | 3 => self.find().await,
+                _ => drop(run(&self.tally, &mut self.rng, self.client.ping()).await),
+            }
             self.tally.running.fetch_sub(1, Ordering::SeqCst);
             // The load is limited, not the highest that the machine can sustain.
             let pause = Duration::from_millis(u64::from(20 + self.rng.below(160)));
@@ -244,108 +242,77 @@ impl<P: Platform> Worker<P> {
         self.inserts
     }
 
-    async fn operation(&mut self) {
-        match self.rng.below(5) {
-            0 | 1 => self.insert().await,
-            2 | 3 => self.find().await,
-            _ => {
-                self.run("admin", doc! { "ping": 1 }).await;
-            }
-        }
-    }
-
-    /// Inserts a document without an `_id`, so that a document that is sent twice is stored twice.
     async fn insert(&mut self) {
-        if self.inserts.len() == INSERTS {
+        let number = self.inserts.len();
+        if number == INSERTS {
             return;
         }
-        let number = self.inserts.len() as i64;
         self.inserts.push(Insert::Unknown);
-        let insert = doc! {
-            "insert": COLLECTION, "documents": [{ "task": self.task, "number": number }],
-            "writeConcern": { "w": "majority" },
-        };
-        let became = match self.run(DATABASE, insert).await {
-            Some(Ok(reply)) if reply.contains_key("writeErrors") => {
-                if !is_refused_by_state(&reply) {
-                    self.tally.note_wrong(format!("an insert was refused: {reply}"));
-                }
-                Insert::Unknown
-            }
-            Some(Ok(reply)) if reply.contains_key("writeConcernError") => Insert::Unknown,
-            Some(Ok(reply)) if reply.get_i32("n").is_ok_and(|count| count == 1) => Insert::Acknowledged,
-            Some(Ok(reply)) => {
-                self.tally.note_wrong(format!("the reply to another command: {reply}"));
-                Insert::Unknown
-            }
-            Some(Err(Error::Operation(error, _))) if error.is_retryable() => Insert::Never,
+        let outcome = run(&self.tally, &mut self.rng, self.client.insert((self.task, number as i64))).await;
+        self.inserts[number] = match outcome {
+            Some(Ok(became)) => became,
+            Some(Err(Failed::Error { may_be_stored: false, .. })) => Insert::Never,
             Some(Err(_)) | None => Insert::Unknown,
         };
-        if let Some(last) = self.inserts.last_mut() {
-            *last = became;
-        }
     }
 
-    /// Finds a document that is known to be stored.
+    /// Finds a row whose outcome is known.
     async fn find(&mut self) {
-        let known = self.inserts.len();
-        if known == 0 {
+        if self.inserts.is_empty() {
             return;
         }
-        let number = self.rng.index(known);
-        let filter = doc! { "task": self.task, "number": number as i64 };
-        let find = doc! { "find": COLLECTION, "filter": filter, "limit": 2, "singleBatch": true };
-        let Some(Ok(reply)) = self.run(DATABASE, find).await else { return };
-        let found = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-        let Ok(found) = found else {
-            return self.tally.note_wrong(format!("the reply to another command: {reply}"));
-        };
-        let ours = found.iter().filter_map(|it| it.as_document());
-        let is = |it: &Document, key, wanted| it.get_i64(key).is_ok_and(|value| value == wanted);
-        if ours.clone().any(|it| !is(it, "number", number as i64) || !is(it, "task", self.task)) {
-            self.tally.note_wrong(format!("the reply to another find: {reply}"));
+        let number = self.rng.index(self.inserts.len());
+        let wanted = (self.task, number as i64);
+        let Some(Ok(found)) = run(&self.tally, &mut self.rng, self.client.find(wanted)).await else { return };
+        if found.iter().any(|row| *row != wanted) {
+            self.tally.note_wrong(format!("the reply to another find than of {wanted:?}: {found:?}"));
         }
-        let (became, count) = (self.inserts[number], ours.count());
-        let right = match became {
-            Insert::Acknowledged => count == 1,
-            Insert::Never => count == 0,
-            Insert::Unknown => count <= 1,
-        };
-        if !right {
-            self.tally
-                .note_wrong(format!("document {}/{number} was found {count} times, but is {became:?}", self.task));
+        let (became, count) = (self.inserts[number], found.len());
+        if !became.allows(count) {
+            self.tally.note_wrong(format!("row {wanted:?} was found {count} times, but is {became:?}"));
         }
     }
+}
 
-    /// Runs one operation to its end. One in fifty is dropped before its end.
-    async fn run(&mut self, database: &str, command: Document) -> Outcome {
-        let limit = Duration::from_millis(u64::from(self.rng.below(20)));
-        let is_dropped = self.rng.one_in(50);
-        self.tally.started.fetch_add(1, Ordering::SeqCst);
-        let begun = Instant::now();
-        let options = CommandOptions::new().timeout(DEADLINE);
-        let operation = async { Some(self.client.run_command_with(database, command, options).await) };
-        let outcome = if is_dropped {
-            let dropping = async {
-                smol::Timer::after(limit).await;
-                None
-            };
-            future::or(operation, dropping).await
-        } else {
-            operation.await
-        };
-        let took = begun.elapsed();
-        if took > DEADLINE + SLACK {
-            self.tally.note_wrong(format!("an operation took {took:?}"));
+impl Insert {
+    /// Whether a row with this outcome may be stored this number of times.
+    pub(crate) const fn allows(self, count: usize) -> bool {
+        match self {
+            Self::Acknowledged => count == 1,
+            Self::Never => count == 0,
+            Self::Unknown => count <= 1,
         }
-        match &outcome {
-            None => self.tally.dropped.fetch_add(1, Ordering::SeqCst),
-            Some(Ok(_)) => self.tally.succeeded.fetch_add(1, Ordering::SeqCst),
-            Some(Err(error)) => {
-                self.tally.note_error(error, took);
-                0
-            }
-        };
-        outcome
     }
+}
+
+/// Runs one operation to its end. One in fifty is dropped before its end: `None`.
+async fn run<T>(
+    tally: &Tally,
+    rng: &mut Rng,
+    operation: impl Future<Output = Result<T, Failed>>,
+) -> Option<Result<T, Failed>> {
+    let limit = Duration::from_millis(u64::from(rng.below(20)));
+    let is_dropped = rng.one_in(50);
+    tally.started.fetch_add(1, Ordering::SeqCst);
+    let begun = Instant::now();
+    let operation = async { Some(operation.await) };
+    let outcome = if is_dropped {
+        let dropping = async {
+            smol::Timer::after(limit).await;
+            None
+        };
+        future::or(operation, dropping).await
+    } else {
+        operation.await
+    };
+    let took = begun.elapsed();
+    if took > DEADLINE + SLACK {
+        tally.note_wrong(format!("an operation took {took:?}"));
+    }
+    match &outcome {
+        None => drop(tally.dropped.fetch_add(1, Ordering::SeqCst)),
+        Some(Ok(_)) => drop(tally.succeeded.fetch_add(1, Ordering::SeqCst)),
+        Some(Err(failed)) => tally.note_failure(failed, took),
+    }
+    outcome
 }

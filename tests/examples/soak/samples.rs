@@ -1,8 +1,23 @@
-//! Samples of the resources of the process, and of its connections on the servers; detects growth.
+//! Samples of the resources of the process, and of its connections on the servers; detects growth, and
+//! draws it.
 
+use core::sync::atomic::{AtomicI64, Ordering};
 use core::time::Duration;
+use poolhouse_allocator::Counting;
 use serde_json::{Value, json};
 use std::fs;
+
+/// Bytes that are allocated.
+static ALLOCATED: AtomicI64 = AtomicI64::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting(|taken, given| {
+    ALLOCATED.fetch_add(taken.cast_signed() as i64 - given.cast_signed() as i64, Ordering::Relaxed);
+});
+
+pub(crate) fn allocated_kib() -> i64 {
+    ALLOCATED.load(Ordering::Relaxed) / 1024
+}
 
 /// One sample.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,6 +27,8 @@ pub(crate) struct Sample {
     pub(crate) descriptors: i64,
     /// Resident memory, KiB.
     pub(crate) resident_kib: i64,
+    /// Allocated memory, KiB, with that of the proxies.
+    pub(crate) allocated_kib: i64,
     pub(crate) threads: i64,
     /// Number of tasks of the client.
     pub(crate) tasks: i64,
@@ -19,8 +36,8 @@ pub(crate) struct Sample {
     pub(crate) pooled: i64,
     /// Connections of the client as counted by the servers; `None` unless all servers answer.
     pub(crate) served: Option<i64>,
-    /// All connections as counted by the servers; `None` unless all servers answer.
-    pub(crate) served_in_all: Option<i64>,
+    /// Open sockets of the proxies, of both sides.
+    pub(crate) proxied: i64,
 }
 
 /// Returns the number of open descriptors of this process, without the one used for counting.
@@ -45,14 +62,15 @@ struct Series {
     bounds: (f64, f64),
 }
 
-const SERIES: [Series; 7] = [
+const SERIES: [Series; 8] = [
     Series { name: "descriptors", of: |it| Some(it.descriptors), bounds: (15.0, 45.0) },
-    Series { name: "resident_kib", of: |it| Some(it.resident_kib), bounds: (4096.0, 24_576.0) },
+    Series { name: "resident_kib", of: |it| Some(it.resident_kib), bounds: (2048.0, 24_576.0) },
+    Series { name: "allocated_kib", of: |it| Some(it.allocated_kib), bounds: (512.0, 4096.0) },
     Series { name: "threads", of: |it| Some(it.threads), bounds: (1.0, 2.0) },
     Series { name: "tasks", of: |it| Some(it.tasks), bounds: (15.0, 45.0) },
     Series { name: "pooled", of: |it| Some(it.pooled), bounds: (15.0, 45.0) },
     Series { name: "served", of: |it| it.served, bounds: (20.0, 60.0) },
-    Series { name: "served_in_all", of: |it| it.served_in_all, bounds: (30.0, 90.0) },
+    Series { name: "proxied", of: |it| Some(it.proxied), bounds: (30.0, 90.0) },
 ];
 
 /// Number of samples from which on a run counts as long.
@@ -93,4 +111,31 @@ fn drift(points: &[(f64, f64)]) -> f64 {
         (Some(first), Some(last)) if spread > 0.0 => together / spread * (last.0 - first.0),
         _ => 0.0,
     }
+}
+
+/// A picture of memory and descriptors over time, each from zero to its maximum.
+pub(crate) fn plot(samples: &[Sample]) -> String {
+    let last = samples.last().map_or(1.0, |it| it.at.as_secs_f64().max(1.0));
+    let mut picture = String::from(
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 820 260' font-family='sans-serif' font-size='13'>\n<rect width='820' height='260' fill='white'/>\n",
+    );
+    for (line, (name, colour)) in
+        [("resident_kib", "#b5179e"), ("allocated_kib", "#f77f00"), ("descriptors", "#3a0ca3")].into_iter().enumerate()
+    {
+        let Some(series) = SERIES.iter().find(|series| series.name == name) else { continue };
+        let points: Vec<_> =
+            samples.iter().filter_map(|it| Some((it.at.as_secs_f64(), (series.of)(it)? as f64))).collect();
+        let most = points.iter().map(|point| point.1).fold(1.0, f64::max);
+        let drawn: Vec<_> = points
+            .iter()
+            .map(|(at, value)| format!("{:.1},{:.1}", 10.0 + 800.0 * at / last, 230.0 - 190.0 * value / most))
+            .collect();
+        let from = 10 + 270 * line;
+        picture += &format!("<polyline fill='none' stroke='{colour}' points='{}'/>\n", drawn.join(" "));
+        picture += &format!("<text x='{from}' y='20' fill='{colour}'>{name}: at most {most}</text>\n");
+    }
+    picture
+        + &format!(
+            "<path d='M10 40V230H810' fill='none' stroke='black'/>\n<text x='700' y='250'>{last:.0} s</text>\n</svg>\n"
+        )
 }

@@ -9,7 +9,6 @@ mod stored;
 mod tls;
 mod tls_users;
 mod unacknowledged;
-mod watch;
 
 use alloc::sync::Arc;
 use core::future::Future;
@@ -65,11 +64,9 @@ pub(crate) fn main() -> ExitCode {
         .case("cursor_is_read_in_batches", || run(sessions::cursor_is_read_in_batches()))
         .case("sessions_and_retries_on_a_set", || run(sessions::sessions_and_retries_on_a_set()))
         .case("transactions_on_a_set", || run(sessions::transactions_on_a_set()))
-        .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
-    let suite = suite.case("set_with_tls_and_users_survives_faults", || {
-        watch::program().and_then(|_| run(tls_users::survives_faults()))
-    });
-    watch::cases(tls::cases(suite)).run()
+        .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()))
+        .case("set_with_tls_and_users_survives_faults", || run(tls_users::survives_faults()));
+    tls::cases(suite).run()
 }
 
 async fn sleep(time: Duration) {
