@@ -45,7 +45,7 @@ impl Nodes {
 }
 
 impl Members for Nodes {
-    const BREAKS_ALL: bool = true;
+    const HAS_FEW_CONNECTIONS: bool = true;
 
     /// Each in turn: no node is special.
     fn settle(&self) -> Result<usize, Failure> {

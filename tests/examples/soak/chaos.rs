@@ -12,8 +12,8 @@ use std::time::Instant;
 
 /// Three servers.
 pub(crate) trait Members: Send + Sync {
-    /// The client has few connections, which stay: new weather also breaks those that are open.
-    const BREAKS_ALL: bool;
+    /// The client has few connections, which stay: new weather breaks those that are open, and more of it is bad.
+    const HAS_FEW_CONNECTIONS: bool;
     /// Waits until all members are available. Returns one whose loss is the worst: the primary.
     fn settle(&self) -> Result<usize, Failure>;
     /// Ends the work of a member in order, until it [returns](Self::rejoin).
@@ -63,7 +63,7 @@ impl<M: Members> Servers<M> {
     pub(crate) fn set_weather(&self, weather: &Weather) {
         for proxy in &self.proxies {
             proxy.set_weather(weather.clone());
-            if M::BREAKS_ALL && *weather != Weather::calm() {
+            if M::HAS_FEW_CONNECTIONS && *weather != Weather::calm() {
                 proxy.strike(Fault::Cut);
             }
         }
@@ -100,8 +100,8 @@ pub(crate) type Incidents = [u64; Incident::NAMES.len()];
 /// of incidents by kind.
 ///
 /// - `pace`: duration of the weather (set of proxy faults) before an incident, and of each outage, which has another.
-pub(crate) fn cause_incidents(
-    servers: &Servers<impl Members>,
+pub(crate) fn cause_incidents<M: Members>(
+    servers: &Servers<M>,
     seed: u64,
     pace: Duration,
     stop: &Receiver<()>,
@@ -114,7 +114,7 @@ pub(crate) fn cause_incidents(
     // run.
     let (mut left, mut faults) = (Vec::new(), Vec::new());
     loop {
-        let weather = draw_weather(&mut rng, &mut faults);
+        let weather = draw_weather::<M>(&mut rng, &mut faults);
         servers.set_weather(&weather);
         if left.is_empty() {
             left = (0..Incident::NAMES.len()).collect();
@@ -146,7 +146,7 @@ pub(crate) fn cause_incidents(
         let at = if is_of_secondary { secondary } else { primary };
         let is_of_proxies = matches!(incident, Incident::Refuse | Incident::Strike(_));
         servers.answers[at].store(is_of_proxies, Ordering::SeqCst);
-        servers.set_weather(&draw_weather(&mut rng, &mut faults));
+        servers.set_weather(&draw_weather::<M>(&mut rng, &mut faults));
         begin(servers, incident, at)?;
         more = more && goes_on(pace);
         end(servers, incident, at)?;
@@ -186,7 +186,8 @@ fn end(servers: &Servers<impl Members>, incident: Incident, at: usize) -> Result
 /// One time in four no faults, one time all kinds; else one kind. They are on a share of the new connections.
 ///
 /// - `left`: the kinds that occur before any kind occurs again.
-fn draw_weather(rng: &mut Rng, left: &mut Vec<Fault>) -> Weather {
+fn draw_weather<M: Members>(rng: &mut Rng, left: &mut Vec<Fault>) -> Weather {
+    let percents = if M::HAS_FEW_CONNECTIONS { [80; 3] } else { [20, 50, 80] };
     match rng.below(4) {
         0 => Weather::calm(),
         1 => Weather::of(30, &Fault::ALL),
@@ -195,7 +196,7 @@ fn draw_weather(rng: &mut Rng, left: &mut Vec<Fault>) -> Weather {
                 left.extend(Fault::ALL);
             }
             let fault = left.swap_remove(rng.index(left.len()));
-            Weather::of(rng.one_of(&[20, 50, 80]), &[fault])
+            Weather::of(rng.one_of(&percents), &[fault])
         }
     }
 }

@@ -19,7 +19,7 @@ const SETTLING: Duration = Duration::from_secs(90);
 const MAX_IDLE: Duration = Duration::from_secs(5);
 
 impl Members for MongodReplicaSet {
-    const BREAKS_ALL: bool = false;
+    const HAS_FEW_CONNECTIONS: bool = false;
 
     fn settle(&self) -> Result<usize, Failure> {
         Ok(Self::settle(self, SETTLING)?)
