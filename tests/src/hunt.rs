@@ -1,4 +1,4 @@
-//! Generators by name, each with a budget; used to measure whether, and how fast, a planted bug is
+//! Generators by name, each with the number of seeds that its test target has; used to show that planted bugs are
 //! found.
 
 use core::fmt::Write;
@@ -10,50 +10,56 @@ use crate::fuzz::mutate::mutated;
 use crate::fuzz::{self, Body, TARGETS, lengths};
 use crate::network;
 use crate::rng::Rng;
-use crate::search::{self, Figures, Stopped};
-use crate::seeds::Run;
+use crate::seeds::{Inputs, Run, drawn};
 use crate::sim::{self, caught};
+
+/// Number of changed inputs of each fuzz target.
+pub const CHANGED: u64 = 100;
+
+/// Random runs of a monitor.
+pub const MONITOR: Inputs = Inputs { seeds: 300, lengths: 20..520 };
+
+/// Random runs of a topology.
+pub const TOPOLOGY: Inputs = Inputs { seeds: 100, lengths: 100..1_100 };
+
+/// Random runs of a control plane.
+pub const CONTROL: Inputs = Inputs { seeds: 200, lengths: 0..2_000 };
 
 /// The result of a hunt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunted {
-    /// Number of simulated runs, inputs or states.
+    /// Number of simulated runs or inputs.
     pub tried: u64,
     /// The failure that ended the hunt, if any.
     pub found: Option<String>,
 }
 
-/// A generator; its argument is the budget: the number of seeds, simulated runs or states.
-pub type Generator = fn(u64) -> Hunted;
+/// A generator.
+pub type Generator = fn() -> Hunted;
 
 /// The generators that are not fuzz targets.
-pub const GENERATORS: [(&str, Generator); 10] = [
-    ("pool", |budget| runs(budget, sim::seed)),
-    ("mux", |budget| runs(budget, sim::mux::seed)),
-    ("network", |budget| runs(budget, network::seed)),
-    ("monitor", |budget| seeds(budget, |seed| random(seed, 520, fuzz::monitor))),
-    ("topology", |budget| seeds(budget, |seed| random(seed, 400, fuzz::topology))),
-    ("control", |budget| seeds(budget, |seed| random(seed, 2_000, fuzz::control))),
-    ("search_pool", |budget| scopes(budget, &search::pool::scopes(), search::pool::Shape::run_up_to)),
-    ("search_mux", |budget| scopes(budget, &search::mux::scopes(), search::mux::Shape::run_up_to)),
-    ("search_monitor", |budget| scopes(budget, &search::monitor::scopes(), search::monitor::Shape::run_up_to)),
-    ("search_control", |budget| scopes(budget, &search::control::scopes(), search::control::Shape::run_up_to)),
+pub const GENERATORS: [(&str, Generator); 6] = [
+    ("pool", || runs(sim::SEEDS, sim::seed)),
+    ("mux", || runs(sim::mux::SEEDS, sim::mux::seed)),
+    ("network", || runs(network::SEEDS, network::seed)),
+    ("monitor", || random(&MONITOR, fuzz::monitor)),
+    ("topology", || random(&TOPOLOGY, fuzz::topology)),
+    ("control", || random(&CONTROL, fuzz::control)),
 ];
 
-/// Runs a generator until a bug is found, or the budget is used up.
+/// Runs a generator with its [drawn] seeds until a bug is found.
 ///
 /// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target.
-/// - `budget`: number of seeds, simulated runs, inputs or states.
 /// - `corpus`: the folder of the corpora.
-pub fn hunt(generator: &str, budget: u64, corpus: &Path) -> Result<Hunted, String> {
+pub fn hunt(generator: &str, corpus: &Path) -> Result<Hunted, String> {
     if let Some(name) = generator.strip_prefix("fuzz_") {
         let target = TARGETS.iter().find(|(target, _)| *target == name);
         let (_, body) = target.ok_or_else(|| format!("unknown fuzz target {name}"))?;
-        return Ok(inputs(name, *body, budget, corpus));
+        return Ok(inputs(name, *body, &files(&corpus.join(name))));
     }
     let found = GENERATORS.iter().find(|(name, _)| *name == generator);
     let (_, run) = found.ok_or_else(|| format!("unknown generator {generator}; known are {}", names().join(", ")))?;
-    Ok(run(budget))
+    Ok(run())
 }
 
 /// Returns the names of all generators.
@@ -63,62 +69,43 @@ pub fn names() -> Vec<String> {
     GENERATORS.iter().map(|(name, _)| (*name).to_owned()).chain(targets).collect()
 }
 
-fn runs<C: Default>(budget: u64, run: Run<C>) -> Hunted {
-    seeds(budget, |seed| run(&Decisions::of_seed(seed), &mut C::default(), None))
+fn runs<C: Default>(count: u64, run: Run<C>) -> Hunted {
+    seeds(count, |seed| run(&Decisions::of_seed(seed), &mut C::default(), None))
 }
 
-fn seeds(budget: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> Hunted {
-    for seed in 0..budget {
-        if let Err(error) = run(seed) {
-            return Hunted { tried: seed + 1, found: Some(format!("seed {seed}: {error}")) };
-        }
-    }
-    Hunted { tried: budget, found: None }
+fn random(inputs: &Inputs, body: Body) -> Hunted {
+    seeds(inputs.seeds, |seed| caught(|| body(&inputs.of_seed(seed))))
 }
 
-/// Executes a simulated run described by random bytes.
-fn random(seed: u64, length: u32, body: Body) -> Result<(), String> {
-    let mut rng = Rng::stream(seed, "hunt");
-    let data: Vec<u8> = (0..rng.below(length)).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
-    caught(|| body(&data))
-}
-
-/// Explores the first states of each scope: an equal part of the budget for each; an unused rest is
-/// available to the next.
-fn scopes<S>(budget: u64, shapes: &[S], run: impl Fn(&S, usize) -> Result<Figures, Stopped>) -> Hunted {
+fn seeds(count: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> Hunted {
     let mut tried = 0;
-    for (place, shape) in shapes.iter().enumerate() {
-        let until = budget * (place as u64 + 1) / shapes.len() as u64;
-        let states = usize::try_from(until.saturating_sub(tried)).unwrap_or(usize::MAX);
-        let (met, found) = match run(shape, states) {
-            Ok(figures) => (figures.states, None),
-            Err(Stopped::Limit(states) | Stopped::NeverMet { states, .. }) => (states, None),
-            Err(Stopped::Wrong { way, states }) => (states, Some(format!("scope {place}: {way}"))),
-        };
-        tried += met as u64;
-        if found.is_some() {
-            return Hunted { tried, found };
+    for seed in drawn(count) {
+        tried += 1;
+        if let Err(error) = run(seed) {
+            return Hunted { tried, found: Some(format!("seed {seed}: {error}")) };
         }
     }
     Hunted { tried, found: None }
 }
 
-/// Runs the corpus of a target unchanged, then with random changes.
-fn inputs(name: &str, body: Body, budget: u64, corpus: &Path) -> Hunted {
-    let files = files(&corpus.join(name));
-    let mut rng = Rng::stream(0, name);
-    for tried in 0..budget {
-        let whole = usize::try_from(tried).ok().and_then(|place| files.get(place));
-        let data = whole.cloned().unwrap_or_else(|| changed(name, &files, &mut rng));
-        if let Err(error) = caught(|| body(&data)) {
+/// Runs the corpus of a target unchanged, then changed by each seed.
+fn inputs(name: &str, body: Body, files: &[Vec<u8>]) -> Hunted {
+    let try_one = |data: &[u8]| {
+        caught(|| body(data)).map_err(|error| {
             let mut shown = String::new();
             for byte in data.iter().take(64) {
                 let _ = write!(shown, "{byte:02x}");
             }
-            return Hunted { tried: tried + 1, found: Some(format!("{} bytes {shown}: {error}", data.len())) };
+            format!("{} bytes {shown}: {error}", data.len())
+        })
+    };
+    for (tried, data) in (1..).zip(files) {
+        if let Err(error) = try_one(data) {
+            return Hunted { tried, found: Some(error) };
         }
     }
-    Hunted { tried: budget, found: None }
+    let Hunted { tried, found } = seeds(CHANGED, |seed| try_one(&changed(name, files, seed)));
+    Hunted { tried: tried + files.len() as u64, found }
 }
 
 /// Returns the files of a folder in the order of their names; none if the folder does not exist.
@@ -130,9 +117,11 @@ pub fn files(folder: &Path) -> Vec<Vec<u8>> {
     paths.into_iter().flat_map(fs::read).collect()
 }
 
-/// Returns one of the files with a few changes.
-fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
-    let mut data = mutated(files, &[], rng);
+/// Returns one of the inputs of a target with a few changes.
+#[must_use]
+pub fn changed(name: &str, files: &[Vec<u8>], seed: u64) -> Vec<u8> {
+    let mut rng = Rng::stream(seed, name);
+    let mut data = mutated(files, &[], &mut rng);
     match name {
         "bson" | "hello" | "wire" | "decompress" => lengths::repair(&mut data, rng.below(4)),
         "wire_cql" => lengths::repair_envelopes(&mut data, rng.below(4)),

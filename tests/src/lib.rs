@@ -50,7 +50,7 @@ pub mod reply;
 pub mod sdam;
 #[cfg(feature = "simulation")]
 pub mod search;
-#[cfg(feature = "simulation")]
+#[cfg(feature = "fuzz")]
 pub mod seeds;
 #[cfg(feature = "fuzz")]
 pub mod sim;

@@ -75,6 +75,9 @@ pub const CHECKED: [&str; 31] = [
     "P59", "P60", "P61", "P62", "M1", "M2", "M3", "M4", "M6", "S12", "S15", "S17", "S18", "S19",
 ];
 
+/// Number of seeds of a random test.
+pub const SEEDS: u64 = 100;
+
 /// Executes one run.
 pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
     let before = chance::fired();

@@ -105,13 +105,8 @@ impl fmt::Display for Figures {
 /// The reason why a search failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// A check failed: the error, the shortest path to it, and the number of states found before.
-    Wrong {
-        /// The inputs, and the result of the last one.
-        way: String,
-        /// Number of states found before.
-        states: usize,
-    },
+    /// A check failed: the inputs of the shortest path to it, and the result of the last one.
+    Wrong(String),
     /// There are more states than the limit, which is this.
     Limit(usize),
     /// A situation that the scope was made for did not occur.
@@ -126,7 +121,7 @@ pub enum Stopped {
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wrong { way, .. } => f.write_str(way),
+            Self::Wrong(way) => f.write_str(way),
             Self::Limit(states) => write!(f, "there are more than {states} states"),
             Self::NeverMet { what, states } => write!(f, "a search of {states} states did not reach: {what}"),
         }
@@ -313,7 +308,7 @@ impl<S: Scope> Search<'_, S> {
 
     /// Returns the error with the inputs that lead to it.
     fn way(&self, place: u32, last: Option<S::Input>, error: &str) -> Stopped {
-        Stopped::Wrong { way: self.describe(place, last, error), states: self.from.len() }
+        Stopped::Wrong(self.describe(place, last, error))
     }
 
     fn describe(&self, place: u32, last: Option<S::Input>, error: &str) -> String {

@@ -1,77 +1,37 @@
-//! Simulated runs by seed, as executed by the simulators' test targets: all seeds on all cores, a
-//! single one with `POOLHOUSE_SEED=n`, and named regressions.
+//! The seeds of random tests.
 //!
-//! A failing run is printed, and then reduced while it fails in the same way ([`shrink`]):
-//! `POOLHOUSE_SCRIPT` replays the reduced run. One seed of twenty is run twice, and the complete
-//! outputs are compared (P49).
+//! Every random test has a small number of seeds, which begin with 0. These variables change it, for all of
+//! them alike:
+//!
+//! - `POOLHOUSE_EFFORT=n`: n times as many seeds;
+//! - `POOLHOUSE_SEEDS=n`: this many, whatever the test has;
+//! - `POOLHOUSE_SEEDS_FROM=n`: the first of them;
+//! - `POOLHOUSE_SEED=n`: this one alone.
 
+#[cfg(feature = "simulation")]
+mod lives;
+#[cfg(feature = "simulation")]
 mod shrink;
 
+#[cfg(feature = "simulation")]
+pub use lives::{Bytes, Lives, Run, TWICE, run_traced, same_twice, shrunk, with_points};
+#[cfg(feature = "simulation")]
 pub use shrink::{Limits, Shrunk, head, shrink};
 
-use crate::choices::{Choices, Decisions, Script};
-use crate::figures;
+use crate::choices::Choices as _;
+use crate::effort;
 use crate::rng::Rng;
-use crate::sim::{Trace, caught};
-use core::cell::RefCell;
-use core::hash::{Hash, Hasher};
-use core::iter::StepBy;
+use crate::sim::caught;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
-use libtest_mimic::{Arguments, Failed, Trial};
-use poolhouse_core::sim::chance::{self, Point};
 use std::env;
-use std::hash::DefaultHasher;
-use std::process::ExitCode;
-use std::thread;
 
-/// Executes one run; the error is the failure.
-pub type Run<C> = fn(&Decisions, &mut C, Option<&Trace>) -> Result<(), String>;
-
-/// One seed of this many is run twice.
-pub const TWICE: u64 = 20;
-
-/// Number of failed seeds after which the suite stops.
-const FAILING_MAX: u64 = 20;
-
-/// The suite of a simulator.
-#[derive(Debug)]
-pub struct Lives<C: 'static> {
-    /// Its name in the figures.
-    pub suite: &'static str,
-    /// The name of the test; `{}` is replaced by the number of seeds.
-    pub name: &'static str,
-    /// Number of seeds, unless `POOLHOUSE_SEEDS` is set.
+/// Random bytes of seeds.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// Number of seeds.
     pub seeds: u64,
-    /// Number of lines that are printed of a failed run.
-    pub lines: usize,
-    /// Executes one run.
-    pub run: Run<C>,
-    /// Adds counts.
-    pub add: fn(&mut C, &C),
-    /// Prints the counts of this many runs, and fails if a behaviour did not occur.
-    pub report: fn(u64, &C) -> Result<(), Failed>,
-    /// Seeds that failed in the past, and the reason.
-    pub regressions: &'static [(u64, &'static str)],
-    /// Scripts of runs that failed in the past, and the reason.
-    pub scripts: &'static [(&'static str, &'static str)],
-    /// The test with random bytes.
-    pub bytes: Bytes,
-}
-
-/// A test of a fuzz target's body with random bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Bytes {
-    /// Its name.
-    pub name: &'static str,
-    /// The stream of random numbers.
-    pub stream: &'static str,
-    /// Number of repetitions.
-    pub times: u64,
-    /// Exclusive upper bound of the length.
-    pub length: u32,
-    /// The body.
-    pub body: fn(&[u8]),
+    /// Number of bytes.
+    pub lengths: Range<u32>,
 }
 
 /// Returns the number in an environment variable.
@@ -81,222 +41,50 @@ pub fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text:?}")))
 }
 
-/// Calls a body with random bytes of each seed, or only of `POOLHOUSE_SEED`. Returns whether all
-/// seeds were run.
-///
-/// - `lengths`: the range of the numbers of bytes.
-pub fn bytes_of_seeds(seeds: u64, lengths: Range<u32>, mut body: impl FnMut(&[u8])) -> bool {
-    let only = number("POOLHOUSE_SEED");
-    for seed in only.map_or(0..seeds, |seed| seed..seed + 1) {
-        let mut rng = Rng::stream(seed, "bytes");
-        let length = lengths.start + rng.below(lengths.end - lengths.start);
-        let data: Vec<u8> = (0..length).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
-        caught(|| body(&data)).unwrap_or_else(|error| panic!("POOLHOUSE_SEED={seed}: {error}"));
+/// Returns the seeds of a random test, which has this many without effort. See the [module](self).
+#[must_use]
+pub fn drawn(count: u64) -> Range<u64> {
+    if let Some(only) = number("POOLHOUSE_SEED") {
+        return only..only + 1;
     }
-    only.is_none()
+    let first = number("POOLHOUSE_SEEDS_FROM").unwrap_or(0);
+    first..first + number("POOLHOUSE_SEEDS").unwrap_or_else(|| count * effort())
 }
 
-/// Runs some seeds with these fault points of core armed, each of which must fire.
+/// The variables that repeat a seed of one of several tests of a target.
+#[cfg(feature = "simulation")]
+fn again(seed: u64) -> String {
+    format!("POOLHOUSE_SEEDS_FROM={seed} POOLHOUSE_SEEDS=1")
+}
+
+/// Calls a body with each of the [drawn] seeds, and returns their number.
 ///
-/// # Errors
+/// # Panics
 ///
-/// The failure and its seed; or the points that did not fire.
-pub fn with_points<C: Default>(seeds: u64, points: &[Point], run: Run<C>) -> Result<(), Failed> {
-    let before = chance::fired();
-    for seed in 0..seeds {
-        let _armed = chance::arm(seed, points);
-        run(&Decisions::of_seed(seed), &mut C::default(), None)
-            .map_err(|error| format!("seed {seed}, fault points armed: {error}"))?;
+/// If the body panics: with its message and the seed.
+pub fn each_seed(count: u64, mut body: impl FnMut(u64)) -> u64 {
+    let seeds = drawn(count);
+    for seed in seeds.clone() {
+        caught(|| body(seed)).unwrap_or_else(|error| panic!("POOLHOUSE_SEED={seed}: {error}"));
     }
-    let after = chance::fired();
-    let times = |point: Point| after[point as usize] - before[point as usize];
-    let counts: Vec<_> = points.iter().map(|&point| format!("{point:?} {}", times(point))).collect();
-    println!("{seeds} seeds with fault points: {}", counts.join(", "));
-    match points.iter().find(|&&point| times(point) == 0) {
-        Some(point) => Err(format!("{point:?} never fired").into()),
-        None => Ok(()),
-    }
+    seeds.end - seeds.start
 }
 
-/// Executes one run and returns its full trace.
-pub fn run_traced<C: Default>(run: Run<C>, of: &Decisions) -> (Result<(), String>, Vec<String>) {
-    let trace = RefCell::new(Vec::new());
-    let outcome = run(of, &mut C::default(), Some(&trace));
-    (outcome, trace.into_inner())
-}
-
-/// Runs a seed twice.
+/// Calls a body with random bytes of each of the [drawn] seeds, and returns their number.
 ///
-/// # Errors
+/// # Panics
 ///
-/// The outputs differ: operations, actions, events or bytes.
-pub fn same_twice<C: Default>(run: Run<C>, seed: u64) -> Result<(), String> {
-    let digest = || {
-        let mut hasher = DefaultHasher::new();
-        run_traced(run, &Decisions::of_seed(seed)).hash(&mut hasher);
-        hasher.finish()
-    };
-    if digest() == digest() { Ok(()) } else { Err(format!("P49: two runs of seed {seed} differ")) }
+/// As [`each_seed`].
+pub fn bytes_of_seeds(inputs: &Inputs, mut body: impl FnMut(&[u8])) -> u64 {
+    each_seed(inputs.seeds, |seed| body(&inputs.of_seed(seed)))
 }
 
-/// Reduces the run of a failed seed; `None` if it does not fail while it is recorded.
-pub fn shrunk<C: Default>(run: Run<C>, of: &Decisions, limits: Limits) -> Option<Shrunk> {
-    let (script, error) = match of.script() {
-        script if script.is_empty() => {
-            let recorded = Decisions::recorded(of.seed());
-            let error = run(&recorded, &mut C::default(), None).err()?;
-            (recorded.script(), error)
-        }
-        script => {
-            let error = run(of, &mut C::default(), None).err()?;
-            (script, error)
-        }
-    };
-    let again = |script: &Script| run(&Decisions::scripted(script.clone()), &mut C::default(), None).err();
-    Some(shrink(script, error, limits, again))
-}
-
-impl<C: Default + Send> Lives<C> {
-    /// Executes the runs and the other trials; with `POOLHOUSE_SEED` or `POOLHOUSE_SCRIPT` only
-    /// that run.
+impl Inputs {
+    /// The bytes of a seed.
     #[must_use]
-    pub fn run(&'static self, others: impl IntoIterator<Item = Trial>) -> ExitCode {
-        let arguments = Arguments::from_args();
-        let mut trials = Vec::new();
-        if let Ok(text) = env::var("POOLHOUSE_SCRIPT") {
-            let script: Script = text.parse().unwrap_or_else(|error| panic!("POOLHOUSE_SCRIPT: {error}"));
-            trials.push(Trial::test("script", move || self.replay(&Decisions::scripted(script))));
-        } else if let Some(seed) = number("POOLHOUSE_SEED") {
-            trials.push(Trial::test(format!("seed {seed}"), move || self.replay(&Decisions::of_seed(seed))));
-        } else {
-            let seeds = number("POOLHOUSE_SEEDS").unwrap_or(self.seeds);
-            trials.push(Trial::test(self.name.replace("{}", &seeds.to_string()), move || self.live_all(seeds)));
-            trials.push(Trial::test("two runs of one seed in twenty are equal (P49)", move || {
-                self.same_twice(seeds.div_ceil(TWICE))
-            }));
-            trials.push(Trial::test(self.bytes.name, move || self.bytes.try_all()));
-            trials.extend(self.regressions.iter().map(|&(seed, what)| {
-                Trial::test(format!("regress::seed_{seed}_{what}"), move || self.regress(&Decisions::of_seed(seed)))
-            }));
-            trials.extend(self.scripts.iter().map(|&(text, what)| {
-                Trial::test(format!("regress::script_{what}"), move || {
-                    self.regress(&Decisions::scripted(text.parse::<Script>()?))
-                })
-            }));
-            trials.extend(others);
-        }
-        libtest_mimic::run(&arguments, trials).exit_code()
-    }
-
-    /// Executes a run that failed in the past.
-    fn regress(&self, of: &Decisions) -> Result<(), Failed> {
-        match (self.run)(of, &mut C::default(), None) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.failure_report(of, &error).into()),
-        }
-    }
-
-    /// Returns the report of a failed run: its trace, and that of the reduced run.
-    fn failure_report(&self, of: &Decisions, error: &str) -> String {
-        let again = of.script();
-        let again = if again.is_empty() { Decisions::of_seed(of.seed()) } else { Decisions::scripted(again) };
-        let (_, lines) = run_traced(self.run, &again);
-        let mut text = format!("POOLHOUSE_SEED={} fails after {} lines:\n", of.seed(), lines.len());
-        text += &self.ends(&lines, error);
-        // Callers that need only the verdict disable shrinking.
-        let wanted = number("POOLHOUSE_SHRINK") != Some(0);
-        if let Some(shrunk) = wanted.then(|| shrunk(self.run, &again, Limits::DEFAULT)).flatten() {
-            let (count, script) = (shrunk.script.len(), &shrunk.script);
-            let (_, lines) = run_traced(self.run, &Decisions::scripted(script.clone()));
-            text += &format!("\n\nshrunk to {count} decisions, POOLHOUSE_SCRIPT='{script}':\n");
-            text += &self.ends(&lines, &shrunk.error);
-        }
-        text
-    }
-
-    /// Returns the first and the last lines of a run.
-    fn ends(&self, lines: &[String], error: &str) -> String {
-        let (first, rest) = lines.split_at(lines.len().min(1));
-        let last = &rest[rest.len().saturating_sub(self.lines)..];
-        format!("{}\n...\n{}\n{error}", first.join("\n"), last.join("\n"))
-    }
-
-    fn replay(&self, of: &Decisions) -> Result<(), Failed> {
-        let (outcome, lines) = run_traced(self.run, of);
-        println!("{}", lines.join("\n"));
-        outcome.map_err(Failed::from)
-    }
-
-    fn live_all(&self, seeds: u64) -> Result<(), Failed> {
-        let failing = AtomicU64::new(0);
-        let results = on_all_cores(seeds, |mut mine| {
-            let (mut counters, mut failures, mut lived) = (C::default(), Vec::new(), 0_u64);
-            while let Some(seed) = mine.next().filter(|_| failing.load(Ordering::Relaxed) < FAILING_MAX) {
-                lived += 1;
-                if let Err(error) = (self.run)(&Decisions::of_seed(seed), &mut counters, None) {
-                    failing.fetch_add(1, Ordering::Relaxed);
-                    failures.push((seed, error));
-                }
-            }
-            (counters, failures, lived)
-        });
-        let (mut counters, mut failures, mut lived) = (C::default(), Vec::new(), 0);
-        for (counted, mut failed, count) in results {
-            (self.add)(&mut counters, &counted);
-            failures.append(&mut failed);
-            lived += count;
-        }
-        // Assertions are a property of this build, not of the program that prints the figures.
-        let figures =
-            serde_json::json!({ "failing": failures.len(), "of": lived, "assertions": cfg!(debug_assertions) });
-        figures::record(&format!("{}_failing", self.suite), &figures);
-        failures.sort_unstable();
-        let Some(((seed, error), others)) = failures.split_first() else { return (self.report)(seeds, &counters) };
-        let mut text = self.failure_report(&Decisions::of_seed(*seed), error);
-        for (seed, error) in others {
-            text += &format!("\nPOOLHOUSE_SEED={seed} fails too: {}", error.lines().next().unwrap_or_default());
-        }
-        Err(format!("{text}\n{} of {lived} seeds fail", failures.len()).into())
-    }
-
-    fn same_twice(&self, pairs: u64) -> Result<(), Failed> {
-        let outcomes = on_all_cores(pairs, |mine| -> Vec<String> {
-            mine.filter_map(|pair| same_twice(self.run, pair * TWICE).err()).collect()
-        });
-        let different = outcomes.concat();
-        let figures =
-            serde_json::json!({ "pairs": pairs, "different": different.len(), "invariants": { "P49": pairs } });
-        figures::record(&format!("{}_twice", self.suite), &figures);
-        if different.is_empty() {
-            println!("{pairs} seeds were run twice, with equal results");
-            return Ok(());
-        }
-        Err(different.join("\n").into())
-    }
-}
-
-/// Distributes numbers from 0 on over as many threads as there are cores.
-fn on_all_cores<T: Send>(count: u64, work: impl Fn(StepBy<Range<u64>>) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64).min(8);
-    thread::scope(|scope| {
-        let work = &work;
-        let start = |first: u64| {
-            let mine = (first..count).step_by(usize::try_from(threads).unwrap_or(1));
-            scope.spawn(move || work(mine))
-        };
-        let handles: Vec<_> = (0..threads).map(start).collect();
-        handles.into_iter().map(|handle| handle.join().expect("panics are caught")).collect()
-    })
-}
-
-impl Bytes {
-    fn try_all(self) -> Result<(), Failed> {
-        for seed in 0..self.times {
-            let mut rng = Rng::stream(seed, self.stream);
-            let len = rng.below(self.length);
-            let data: Vec<u8> = (0..len).map(|_| u8::try_from(rng.below(256)).unwrap_or(0)).collect();
-            caught(|| (self.body)(&data)).map_err(|error| format!("bytes of seed {seed}: {error}"))?;
-        }
-        Ok(())
+    pub fn of_seed(&self, seed: u64) -> Vec<u8> {
+        let mut rng = Rng::stream(seed, "bytes");
+        let length = self.lengths.start + rng.below(self.lengths.end - self.lengths.start);
+        (0..length).map(|_| rng.next_u64().to_le_bytes()[0]).collect()
     }
 }

@@ -20,6 +20,9 @@ use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions, Reuse};
 use simulation::Simulation;
 use std::panic::catch_unwind;
 
+/// Number of seeds of a random test. With a thousand, every kind of operation and check occurs.
+pub const SEEDS: u64 = 1_000;
+
 /// The log of a run, for readers.
 pub type Trace = RefCell<Vec<String>>;
 

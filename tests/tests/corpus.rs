@@ -1,5 +1,5 @@
-//! The seeds of the fuzz targets, and inputs that once failed: a case per target. See
-//! fuzz/README.md.
+//! The seeds of the fuzz targets, unchanged and with random changes, and inputs that once failed: a case per
+//! target. See fuzz/README.md.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 use poolhouse_tests::figures;
 use poolhouse_tests::fuzz::{Body, TARGETS};
-use poolhouse_tests::hunt::files;
+use poolhouse_tests::hunt::{CHANGED, changed, files};
+use poolhouse_tests::seeds::each_seed;
 use poolhouse_tests::sim::caught;
 use poolhouse_tests::suite::Suite;
 use serde_json::{Value, json};
@@ -52,7 +53,12 @@ fn replay(name: &str, body: Body) -> Result<(), String> {
     for (place, data) in saved.iter().chain(&failed).enumerate() {
         caught(|| body(data)).map_err(|error| format!("file {place}, {data:02x?}: {error}"))?;
     }
-    Ok(())
+    caught(|| {
+        each_seed(CHANGED, |seed| {
+            let data = changed(name, &saved, seed);
+            caught(|| body(&data)).unwrap_or_else(|error| panic!("{data:02x?}: {error}"));
+        });
+    })
 }
 
 /// The names of the files of a folder, without extensions; none if the folder is missing.

@@ -1,12 +1,13 @@
-//! The client that ships against a simulated network with faults: a thousand seeds, and scripts
+//! The client that ships against a simulated network with faults: random runs by seed, and scripts
 //! that found planted bugs.
 //!
 //! `POOLHOUSE_SEED=n` replays one seed and shows its events, `POOLHOUSE_SCRIPT` the remaining steps
-//! of a shrunk one; `POOLHOUSE_SEEDS=n` sets the number of seeds.
+//! of a shrunk one. See [`poolhouse_tests::seeds`].
 #![forbid(unsafe_code)]
 
 use core::time::Duration;
 use libtest_mimic::{Failed, Trial};
+use poolhouse_tests::hunt::CONTROL;
 use poolhouse_tests::network::{self, Counters};
 use poolhouse_tests::seeds::{Bytes, Lives};
 use poolhouse_tests::{figures, fuzz};
@@ -21,15 +22,16 @@ const SCRIPTS: [(&str, &str); 2] = [
 
 /// Seeds that once failed, each with the name of its bug, beyond the seeds that every run of the
 /// suite tries. In each, a check of the simulation was wrong.
-const REGRESSIONS: [(u64, &str); 2] = [
+const REGRESSIONS: [(u64, &str); 3] = [
     (10_904, "write_of_the_faulty_phase_is_repeated_on_a_secondary"),
     (15_842, "write_of_the_faulty_phase_is_repeated_on_an_arbiter"),
+    (10_050_698, "busy_pool_opened_as_many_connections_as_it_may_at_a_time"),
 ];
 
 static LIVES: Lives<Counters> = Lives {
     suite: "network",
-    name: "in {} simulated runs operations end as they must, and all succeed after faults stop",
-    seeds: 1_000,
+    name: "in simulated runs operations end as they must, and all succeed after faults stop",
+    seeds: network::SEEDS,
     lines: 80,
     run: network::seed,
     add: Counters::add,
@@ -38,9 +40,7 @@ static LIVES: Lives<Counters> = Lives {
     scripts: &SCRIPTS,
     bytes: Bytes {
         name: "any inputs keep the invariants of the control machine (S21)",
-        stream: "control",
-        times: 10_000,
-        length: 2_000,
+        inputs: CONTROL,
         body: fuzz::control,
     },
 };

@@ -1,12 +1,13 @@
 //! Bugs of other pools, monitors and drivers, planted into a copy of this one. Each bug must be
-//! found by each of its assigned generators within its budget; without a planted bug, nothing may
-//! be found. Bugs that only an official test finds need `MONGOD` and `POOLHOUSE_SPEC_DIR`.
+//! found by each of its assigned generators, with the seeds of a full run ([`EFFORT`]); without a planted
+//! bug, nothing may be found. `POOLHOUSE_DRAWS=n` repeats each hunt with n different first seeds. Bugs that only
+//! an official test finds need `MONGOD` and `POOLHOUSE_SPEC_DIR`.
 //!
 //! Each file of tests/planted-bugs is a patch with a head: the original bug, what it breaks (an invariant of
-//! tests/src/invariants.rs, or an official test), and a line for each generator, with its budget and texts that
-//! are separated by ` | `: `found-by: pool=300 seen: P1: | P5:`. The output of the generator must
-//! contain one of its texts, which proves that the planted bug was found and not another. The bugs
-//! are enabled by a switch, so one build contains all of them.
+//! tests/src/invariants.rs, or an official test), and a line for each generator, with texts that are separated by
+//! ` | `: `found-by: pool seen: P1: | P5:`. The output of the generator must contain one of its texts, which
+//! proves that the planted bug was found and not another. The bugs are enabled by a switch, so one build contains
+//! all of them.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -22,7 +23,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use poolhouse_tests::suite::{Suite, as_one};
-use poolhouse_tests::{figures, mongod, spec};
+use poolhouse_tests::{figures, mongod, seeds, spec};
 use serde_json::{Value, json};
 
 /// The parts of the repository that are copied.
@@ -44,9 +45,14 @@ const OFFICIAL: &str = "sessions/tests";
 /// The patch that all others need.
 const SWITCH: &str = "00-switch";
 
-/// The runs of the network without a planted bug. No such run ends early, so a larger budget would take longer than
-/// [`SECONDS_MAX`].
-const NETWORK_MAX: u64 = 2_000;
+/// The effort of a full run: that of each hunt.
+const EFFORT: u64 = 50;
+
+/// The effort without a planted bug: every seed is run, where hunts end with the first that fails.
+const EFFORT_OF_CONTROL: u64 = EFFORT / 10;
+
+/// The distance between the first seeds of two draws.
+const DRAW: u64 = 10_000_000;
 
 /// Timeout of a hunt.
 const SECONDS_MAX: &str = "120";
@@ -61,7 +67,6 @@ struct PlantedBug {
 /// A generator that must find a bug.
 struct Finder {
     generator: String,
-    budget: u64,
     /// Its output must contain one of these texts.
     seen: Vec<String>,
 }
@@ -82,10 +87,8 @@ fn run() -> ExitCode {
     }
     let reported = Arc::new(Mutex::new(Vec::new()));
     let planted = planted_bugs.len();
-    let generators: BTreeSet<(String, u64)> = planted_bugs
-        .iter()
-        .flat_map(|bug| bug.found_by.iter().map(|finder| (finder.generator.clone(), finder.budget)))
-        .collect();
+    let finders = planted_bugs.iter().flat_map(|bug| &bug.found_by);
+    let generators: BTreeSet<String> = finders.map(|finder| finder.generator.clone()).collect();
     let mut suite = Suite::new("planted_bugs");
     suite = suite.case("nothing_planted_and_nothing_found", move || without(&generators));
     for bug in planted_bugs {
@@ -148,40 +151,43 @@ fn bug(name: String) -> Result<PlantedBug, String> {
     Ok(PlantedBug { breaks: field("breaks:")?.to_owned(), found_by, name })
 }
 
-/// Reads `generator=budget seen: text | text`.
+/// Reads `generator seen: text | text`.
 fn finder(line: &str) -> Option<Finder> {
     let (generator, seen) = line.split_once(" seen: ")?;
-    let (generator, budget) = generator.trim().split_once('=')?;
     let seen = seen.split(" | ").map(|text| text.trim().to_owned()).collect::<Vec<_>>();
     let is_whole = seen.iter().all(|text| !text.is_empty());
-    is_whole.then_some(Finder { generator: generator.to_owned(), budget: budget.parse().ok()?, seen })
+    is_whole.then_some(Finder { generator: generator.trim().to_owned(), seen })
 }
 
-/// No generator, with its largest budget, finds anything without a planted bug. The network runs at most
-/// [`NETWORK_MAX`] times.
-fn without(generators: &BTreeSet<(String, u64)>) -> Result<(), String> {
-    for (generator, budget) in generators {
-        let is_largest = !generators.iter().any(|(other, larger)| other == generator && larger > budget);
-        if is_largest {
-            let most = if generator == "network" { NETWORK_MAX } else { u64::MAX };
-            let hunted = hunt(generator, most.min(*budget), None)?;
-            if !hunted["found"].is_null() {
-                return Err(format!("{generator} fails without a planted bug: {hunted}"));
-            }
+/// No generator finds anything without a planted bug.
+fn without(generators: &BTreeSet<String>) -> Result<(), String> {
+    for generator in generators {
+        let hunted = hunt(generator, 0, None)?;
+        if !hunted["found"].is_null() {
+            return Err(format!("{generator} fails without a planted bug: {hunted}"));
         }
     }
     Ok(())
+}
+
+/// Whether the seeds change what a generator does.
+fn is_random(generator: &str) -> bool {
+    let fixed = ["interleavings/", "contract/", "unified/"];
+    !fixed.iter().any(|fixed| generator.starts_with(fixed))
 }
 
 /// Each generator finds the bug, and its output identifies it.
 fn found(bug: &PlantedBug, reported: &Mutex<Vec<Value>>) -> Result<(), String> {
     let mut hunts = Vec::new();
     let mut missed = Vec::new();
-    for Finder { generator, budget, seen } in &bug.found_by {
-        match hunt(generator, *budget, Some(&bug.name)) {
+    let draws = seeds::number("POOLHOUSE_DRAWS").unwrap_or(1);
+    let draws_of = |finder: &Finder| if is_random(&finder.generator) { draws } else { 1 };
+    let hunted = bug.found_by.iter().flat_map(|finder| (0..draws_of(finder)).map(move |draw| (finder, draw)));
+    for (Finder { generator, seen }, draw) in hunted {
+        match hunt(generator, draw, Some(&bug.name)) {
             Ok(hunted) => {
                 match hunted["found"].as_str() {
-                    None => missed.push(format!("{generator} does not find it")),
+                    None => missed.push(format!("{generator} does not find it in draw {draw}")),
                     Some(said) if !seen.iter().any(|text| said.contains(text)) => {
                         missed.push(format!("{generator} finds another failure, none of {seen:?}: {said}"));
                     }
@@ -215,7 +221,9 @@ struct Programs {
 }
 
 /// Runs a program of the copy.
-fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, String> {
+///
+/// - `draw`: which of the draws of first seeds.
+fn hunt(generator: &str, draw: u64, planted: Option<&str>) -> Result<Value, String> {
     static PROGRAMS: OnceLock<Result<Programs, String>> = OnceLock::new();
     let programs = PROGRAMS.get_or_init(build).as_ref().map_err(Clone::clone)?;
     let of_tests = [
@@ -226,16 +234,17 @@ fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, St
     ];
     for (name, program) in of_tests {
         if let Some(test) = generator.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) {
-            return one_test(generator, program, test, planted);
+            let mut command = command(program, draw, planted);
+            command.args(["--exact", test]);
+            return one_test(generator, command, planted);
         }
     }
-    let mut command = Command::new("timeout");
-    command.arg(SECONDS_MAX).arg(&programs.hunt).args(["--generator", generator, "--budget", &budget.to_string()]);
-    command.arg("--corpus").arg(root().join("fuzz/corpus"));
+    let mut command = command(&programs.hunt, draw, planted);
+    command.args(["--generator", generator]).arg("--corpus").arg(root().join("fuzz/corpus"));
     if let Some(name) = planted {
         command.args(["--planted", name]);
     }
-    let output = command.env_remove(figures::FOLDER).output().map_err(|error| format!("timeout: {error}"))?;
+    let output = command.output().map_err(|error| format!("timeout: {error}"))?;
     let reported = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&reported).map_err(|_| {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -243,16 +252,25 @@ fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, St
     })
 }
 
-/// Runs one test: a scenario in all its interleavings, in some schedules, or with a future that is
-/// dropped at each of its polls.
-fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) -> Result<Value, String> {
-    let begun = Instant::now();
+/// A program of the copy, with a timeout and the seeds of a draw.
+fn command(program: &Path, draw: u64, planted: Option<&str>) -> Command {
+    let effort = if planted.is_some() { EFFORT } else { EFFORT_OF_CONTROL };
+    let first = seeds::number("POOLHOUSE_SEEDS_FROM").unwrap_or(0) + draw * DRAW;
     let mut command = Command::new("timeout");
-    command.arg(SECONDS_MAX).arg(program).args(["--exact", test]);
-    // Runs the contract in one way, and in this process.
-    command.env("POOLHOUSE_CONTRACT_WAY", "threads: 1").env("SMOL_THREADS", "1").env("RUST_BACKTRACE", "0");
+    command.arg(SECONDS_MAX).arg(program);
+    command.env("POOLHOUSE_EFFORT", effort.to_string()).env("POOLHOUSE_SEEDS_FROM", first.to_string());
+    command.env_remove("POOLHOUSE_SEED").env_remove("POOLHOUSE_SEEDS");
     // The figures of the whole suite must stay.
     command.env_remove(figures::FOLDER);
+    command
+}
+
+/// Runs one test: a scenario in all its interleavings, in some schedules, or with a future that is
+/// dropped at each of its polls.
+fn one_test(generator: &str, mut command: Command, planted: Option<&str>) -> Result<Value, String> {
+    let begun = Instant::now();
+    // Runs the contract in one way, and in this process.
+    command.env("POOLHOUSE_CONTRACT_WAY", "threads: 1").env("SMOL_THREADS", "1").env("RUST_BACKTRACE", "0");
     let output = command.env("POOLHOUSE_PLANTED", planted.unwrap_or_default()).output();
     let output = output.map_err(|error| format!("timeout: {error}"))?;
     let reported = [output.stdout, output.stderr].concat();

@@ -1,4 +1,4 @@
-//! Random orders of the tasks of a client, some thousand for each scenario, by shuttle.
+//! Random orders of the tasks of a client, by shuttle.
 //!
 //! loom explores every order (`interleavings`), and therefore its scenarios are small. Here they
 //! are the same ones without a limit of preemptions, and [`runs`] of more tasks, which perform
@@ -6,7 +6,7 @@
 //! few preemptions at certain points with a known probability; in the others any thread may run at
 //! any time.
 //!
-//! - `POOLHOUSE_SCHEDULES=n`: n times as many schedules. `SHUTTLE_RANDOM_SEED=n`: other schedules.
+//! - The number of schedules and the seed of the first of them: see [`poolhouse_tests::seeds`].
 //! - A schedule that fails is printed. To replay it alone and print its plan, pass the name of its
 //!   test and the text between the quotes, including line breaks:
 //!

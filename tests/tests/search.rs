@@ -1,10 +1,13 @@
 //! All states of small scopes of the pool, the multiplexed pool and the monitor; for a control
 //! plane, the states after some steps.
 //!
-//! `POOLHOUSE_SEARCH=all` also explores the bigger scopes, which take minutes and some gigabytes.
+//! A unit test of the library searches the smallest scopes. The others are ignored unless `POOLHOUSE_EFFORT` is
+//! more than 1, or `POOLHOUSE_SEARCH=all`, which also explores the bigger ones: they take minutes and some
+//! gigabytes.
 #![forbid(unsafe_code)]
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use poolhouse_tests::effort;
 use poolhouse_tests::figures;
 use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::search::{Figures, Stopped, control, monitor, mux, pool};
@@ -33,8 +36,10 @@ fn run() -> ExitCode {
     trials.extend(mux::scopes().into_iter().map(|shape| trial("mux", shape.name, move || shape.run())));
     trials.extend(monitor::scopes().into_iter().map(|shape| trial("monitor", shape.name, move || shape.run())));
     trials.extend(controls.into_iter().map(|shape| trial("control", shape.name, move || shape.run())));
+    let is_long = all || effort() > 1;
+    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!is_long)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    if !arguments.list {
+    if !arguments.list && is_long {
         tell();
     }
     conclusion.exit_code()

@@ -1,13 +1,12 @@
-//! The pool against its reference model: fourteen thousand seeds, and random fuzz bytes.
+//! The pool against its reference model: random runs by seed, and random fuzz bytes.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` sets
-//! the number of seeds.
+//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event. See [`poolhouse_tests::seeds`].
 #![forbid(unsafe_code)]
 
 use libtest_mimic::{Failed, Trial};
 use poolhouse_core::sim::chance::Point;
 use poolhouse_tests::oracle::pool::CHECKED;
-use poolhouse_tests::seeds::{Bytes, Lives, with_points};
+use poolhouse_tests::seeds::{Bytes, Inputs, Lives, with_points};
 use poolhouse_tests::sim::{self, Counters};
 use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
@@ -63,8 +62,8 @@ const REGRESSIONS: [(u64, &str); 6] = [
 
 static LIVES: Lives<Counters> = Lives {
     suite: "pool",
-    name: "{} seeds agree with the reference model",
-    seeds: 14_000,
+    name: "random runs agree with the reference model",
+    seeds: sim::SEEDS,
     lines: 60,
     run: sim::seed,
     add: Counters::add,
@@ -73,19 +72,16 @@ static LIVES: Lives<Counters> = Lives {
     scripts: &SCRIPTS,
     bytes: Bytes {
         name: "random fuzz bytes agree with the reference model",
-        stream: "fuzz",
-        times: 2_000,
-        length: 600,
+        inputs: Inputs { seeds: 200, lengths: 0..600 },
         body: fuzz::pool::pool,
     },
 };
 
 fn main() -> ExitCode {
-    let points =
-        Trial::test("seeds with fault points without observable effect agree with the reference model", || {
-            let points = [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction];
-            with_points(2_000, &points, sim::seed)
-        });
+    let points = Trial::test("runs with fault points without observable effect agree with the reference model", || {
+        let points = [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction];
+        with_points(200, &points, sim::seed)
+    });
     LIVES.run([points])
 }
 

@@ -1,14 +1,14 @@
-//! The multiplexed pool against its reference model: three thousand seeds, including stream-id
+//! The multiplexed pool against its reference model: random runs by seed, including stream-id
 //! attacks, and random fuzz bytes; and a day of load in virtual time.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` sets
-//! the number of seeds, `POOLHOUSE_DAY=n` selects the day.
+//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_DAY=n` selects the day. See
+//! [`poolhouse_tests::seeds`].
 #![forbid(unsafe_code)]
 
 use libtest_mimic::{Failed, Trial};
 use poolhouse_core::sim::chance::Point;
 use poolhouse_tests::oracle::mux::CHECKED;
-use poolhouse_tests::seeds::{Bytes, Lives, number, with_points};
+use poolhouse_tests::seeds::{Bytes, Inputs, Lives, drawn, number, with_points};
 use poolhouse_tests::sim::mux::day::{self, OPTIONS, Report};
 use poolhouse_tests::sim::mux::{self, Counters};
 use poolhouse_tests::{figures, fuzz};
@@ -20,8 +20,8 @@ const OPENED_PER_HOUR: u32 = 2 * OPTIONS.local.max_connections;
 
 static LIVES: Lives<Counters> = Lives {
     suite: "mux",
-    name: "{} seeds agree with the reference model",
-    seeds: 3_000,
+    name: "random runs agree with the reference model",
+    seeds: mux::SEEDS,
     lines: 60,
     run: mux::seed,
     add: Counters::add,
@@ -30,18 +30,16 @@ static LIVES: Lives<Counters> = Lives {
     scripts: &[],
     bytes: Bytes {
         name: "random fuzz bytes agree with the reference model",
-        stream: "fuzz",
-        times: 2_000,
-        length: 600,
+        inputs: Inputs { seeds: 200, lengths: 0..600 },
         body: fuzz::mux::mux,
     },
 };
 
 fn main() -> ExitCode {
     LIVES.run([
-        Trial::test("seeds with fault points without observable effect agree with the reference model", || {
+        Trial::test("runs with fault points without observable effect agree with the reference model", || {
             let points = [Point::OtherPlace, Point::OtherStream];
-            with_points(2_000, &points, mux::seed)
+            with_points(100, &points, mux::seed)
         }),
         Trial::test("a day of load at random: connections do not flap", noisy_day),
         Trial::test("a day of smooth load opens each connection once", smooth_day),
@@ -71,7 +69,7 @@ fn show(what: &str, day: &Report) {
 }
 
 fn noisy_day() -> Result<(), Failed> {
-    let seed = number("POOLHOUSE_DAY").unwrap_or(0);
+    let seed = number("POOLHOUSE_DAY").unwrap_or_else(|| drawn(1).start);
     let day = day::noisy(seed);
     show(&format!("a day of load at random, seed {seed}"), &day);
     if day.opened.iter().any(|opened| *opened > OPENED_PER_HOUR) || day.rejected > 0 {
@@ -81,7 +79,7 @@ fn noisy_day() -> Result<(), Failed> {
 }
 
 fn smooth_day() -> Result<(), Failed> {
-    for seed in 0..3 {
+    for seed in drawn(1) {
         let day = day::smooth(seed);
         show(&format!("a day of smooth load, seed {seed}"), &day);
         // Each connection is opened once while the load rises, and trashed once while it falls.

@@ -1,9 +1,9 @@
 //! Hunts for a bug with one generator:
-//! `hunt --generator NAME --budget N [--planted NAME] [--corpus FOLDER]`.
+//! `hunt --generator NAME [--planted NAME] [--corpus FOLDER]`.
 //!
 //! The generators are those of [`poolhouse_tests::hunt::GENERATORS`], and `fuzz_NAME` for each fuzz
-//! target. The error for an unknown generator lists them. Bugs can be planted only in a build to
-//! which the patches of tests/planted-bugs were applied.
+//! target. The error for an unknown generator lists them. The variables of [`poolhouse_tests::seeds`] set
+//! the seeds. Bugs can be planted only in a build to which the patches of tests/planted-bugs were applied.
 //!
 //! Prints one line of JSON. The exit status is 0 when no bug was found, 1 when one was found.
 
@@ -14,12 +14,11 @@ use std::time::Instant;
 use poolhouse_tests::hunt::{Hunted, hunt};
 use serde_json::json;
 
-const USAGE: &str = "usage: hunt --generator NAME --budget N [--planted NAME] [--corpus FOLDER]";
+const USAGE: &str = "usage: hunt --generator NAME [--planted NAME] [--corpus FOLDER]";
 
 #[derive(Debug, Default)]
 struct Arguments {
     generator: Option<String>,
-    budget: Option<u64>,
     planted: Option<String>,
     corpus: Option<PathBuf>,
 }
@@ -39,7 +38,6 @@ fn parse() -> Result<Arguments, String> {
         let value = words.next().ok_or_else(|| format!("{word} requires a value"))?;
         match word.as_str() {
             "--generator" => arguments.generator = Some(value),
-            "--budget" => arguments.budget = Some(value.parse().map_err(|_| format!("{value} is not a number"))?),
             "--planted" => arguments.planted = Some(value),
             "--corpus" => arguments.corpus = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown argument {word}")),
@@ -50,7 +48,6 @@ fn parse() -> Result<Arguments, String> {
 
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let generator = arguments.generator.as_deref().ok_or("--generator is missing")?;
-    let budget = arguments.budget.ok_or("no budget")?;
     if let Some(name) = &arguments.planted {
         plant(name)?;
     }
@@ -59,7 +56,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     // Panics are reported in the result line.
     std::panic::set_hook(Box::new(|_| {}));
     let begun = Instant::now();
-    let Hunted { tried, found } = hunt(generator, budget, corpus)?;
+    let Hunted { tried, found } = hunt(generator, corpus)?;
     let seconds = begun.elapsed().as_secs_f64();
     let line = json!({
         "generator": generator, "planted": arguments.planted, "tried": tried, "seconds": seconds, "found": found,

@@ -31,12 +31,12 @@ pub enum Event {
     /// HeartbeatFailed.
     HeartbeatFailed(u64),
     /// StreamAcquired: the connection, the stream id (in the model: the request, until the pool has
-    /// named the id), and the time since the request.
-    Acquired(u64, u64, Duration),
+    /// named the id), and the time in the queue.
+    Acquired(u64, u64, Option<Duration>),
     /// RequestQueued, with the number of waiters.
     Queued(u32),
-    /// AcquireFailed, with the time since the request.
-    Failed(AcquireError, Duration),
+    /// AcquireFailed, with the time in the queue.
+    Failed(AcquireError, Option<Duration>),
     /// ReplyReceived, with the stream id.
     Reply(u64, u16),
     /// StreamOrphaned, with the stream id and the number of ids of the connection that wait for
@@ -67,10 +67,10 @@ impl Event {
             MuxEvent::HeartbeatSucceeded { conn, duration, .. } => Self::HeartbeatSucceeded(id(conn), duration),
             MuxEvent::HeartbeatFailed { conn, .. } => Self::HeartbeatFailed(id(conn)),
             MuxEvent::StreamAcquired { conn, stream, waited, .. } => {
-                Self::Acquired(id(conn), u64::from(stream), waited.unwrap_or_default())
+                Self::Acquired(id(conn), u64::from(stream), waited)
             }
             MuxEvent::RequestQueued { queued, .. } => Self::Queued(queued),
-            MuxEvent::AcquireFailed { error, waited, .. } => Self::Failed(error, waited.unwrap_or_default()),
+            MuxEvent::AcquireFailed { error, waited, .. } => Self::Failed(error, waited),
             MuxEvent::ReplyReceived { conn, stream, .. } => Self::Reply(id(conn), stream),
             MuxEvent::StreamOrphaned { conn, stream, orphaned, .. } => Self::Orphaned(id(conn), stream, orphaned),
             MuxEvent::LateReply { conn, stream, .. } => Self::Late(id(conn), stream),

@@ -108,6 +108,8 @@ pub struct Conn {
     pub requests: Vec<Request>,
     /// Number of its stream ids.
     pub ids: u32,
+    /// The first of them that is assigned.
+    pub first: u32,
     created: u64,
     heard: u64,
     /// The time of the last heartbeat, or of the establishment.
@@ -130,7 +132,7 @@ impl Conn {
     }
 
     fn has_free_id(&self) -> bool {
-        count(self.requests.iter()) + u32::from(self.heartbeat.is_some()) < self.ids
+        count(self.requests.iter()) + u32::from(self.heartbeat.is_some()) < self.ids - self.first
     }
 
     /// The stream id of the outstanding heartbeat.
@@ -187,6 +189,8 @@ pub struct Model {
     pub events: Vec<(Instant, Event)>,
     options: MuxOptions,
     room: Room,
+    /// The first stream id of a connection that has others is not assigned.
+    keeps_first: bool,
     now: u64,
     closed: bool,
     /// In the order in which they entered their state.
@@ -220,6 +224,7 @@ impl Model {
             events: vec![(Instant::from_nanos(now), Event::PoolCreated(options))],
             options,
             room,
+            keeps_first: false,
             now,
             closed: false,
             conns: Vec::new(),
@@ -324,7 +329,7 @@ impl Model {
             in_flight: self.in_flight(),
             orphaned: self.conns.iter().map(|conn| conn.count(Stand::Late)).sum(),
             queued: count(self.queue()),
-            capacity: self.at(Place::Open).map(|conn| most.min(conn.ids - conn.count(Stand::Late))).sum(),
+            capacity: self.at(Place::Open).map(|conn| most.min(conn.ids - conn.first - conn.count(Stand::Late))).sum(),
         }
     }
 
@@ -363,7 +368,7 @@ impl Model {
     pub fn name(&mut self, conn: u64, request: u64, id: u16) {
         // The request has ended with its connection.
         let Some(conn) = self.conns.iter_mut().find(|known| known.id == conn) else { return };
-        assert!(u32::from(id) < conn.ids, "M1: stream {id} of {}", conn.ids);
+        assert!((conn.first..conn.ids).contains(&id.into()), "M1: stream {id} of {}..{}", conn.first, conn.ids);
         assert!(!conn.is_taken(id), "M1: stream {id} of connection {} was not free", conn.id);
         if let Some(request) = conn.requests.iter_mut().find(|known| known.number == request) {
             request.id = Some(id);
@@ -442,7 +447,7 @@ impl Model {
         self.at(Place::Open).filter(takes).min_by_key(|conn| conn.in_flight()).map(|conn| conn.id)
     }
 
-    fn grant(&mut self, id: u64, started: u64) -> u64 {
+    fn grant(&mut self, id: u64, started: Option<u64>) -> u64 {
         self.last_request += 1;
         let request = self.last_request;
         self.conn_mut(id).requests.push(Request { number: request, id: None, stand: Stand::Waiting });
@@ -450,7 +455,7 @@ impl Model {
         if let Some((_, most)) = &mut self.window {
             *most = in_flight.max(*most);
         }
-        self.emit(Event::Acquired(id, request, self.since(started)));
+        self.emit(Event::Acquired(id, request, started.map(|started| self.since(started))));
         request
     }
 
@@ -458,7 +463,7 @@ impl Model {
     fn serve(&mut self) {
         while let Some((number, started)) = self.first_waiting() {
             let Some(id) = self.least_busy() else { return };
-            let request = self.grant(id, started);
+            let request = self.grant(id, Some(started));
             self.settle(number, Outcome::Granted(id, request));
         }
     }
@@ -469,7 +474,7 @@ impl Model {
         waiter.owes_wake = true;
         let started = waiter.started;
         if let Outcome::Failed(error) = outcome {
-            self.emit(Event::Failed(error, self.since(started)));
+            self.emit(Event::Failed(error, Some(self.since(started))));
         }
     }
 
@@ -544,6 +549,7 @@ impl Model {
             place: Place::OwesEstablish,
             requests: Vec::new(),
             ids,
+            first: u32::from(self.keeps_first && ids > 1),
             created: self.now,
             heard: self.now,
             polled: self.now,
@@ -585,6 +591,14 @@ impl Model {
     /// Sets the number from which the random parts of pauses follow.
     pub const fn set_entropy(&mut self, entropy: u32) {
         self.random = entropy;
+    }
+
+    /// The first stream id is not assigned, on connections that are not yet established.
+    pub fn keep_first_stream(&mut self) {
+        self.keeps_first = true;
+        for conn in self.conns.iter_mut().filter(|conn| conn.place.is_pending()) {
+            conn.first = u32::from(conn.ids > 1);
+        }
     }
 
     /// Keeps the shrink window open while more connections are open than the core number.

@@ -336,7 +336,8 @@ impl State {
                 let options = &self.plan.options;
                 let limit = options.wait_timeout.map(nanos);
                 let is_over = limit.is_some_and(|limit| self.clock_ns() >= begun.clock.saturating_add(limit));
-                let is_full = counts.in_use + counts.pending >= options.max_size;
+                let is_full =
+                    counts.in_use + counts.pending >= options.max_size || counts.pending >= options.max_connecting;
                 (if is_full { Kind::PoolFull } else { Kind::CheckOutTimeout }, is_try || is_over)
             }
             PoolError::Closed => (Kind::OpClosed, self.is_closed),

@@ -43,12 +43,12 @@ fn each_oracle_checks_its_listed_invariants() {
 fn parts_of(generator: &str) -> (&'static [&'static str], &'static [&'static str]) {
     // All of them run from seeds, and some runs are repeated.
     match generator {
-        "simulate" => (&["tests/src/seeds.rs", "tests/src/sim/network.rs", "tests/src/sim/ops.rs"], &[]),
+        "simulate" => (&["tests/src/seeds/lives.rs", "tests/src/sim/network.rs", "tests/src/sim/ops.rs"], &[]),
         "corpus" => (&["tests/src/fuzz/"], &[]),
         "search" => (&["tests/src/search/", "tests/src/machines/control.rs"], &[]),
-        "simulate_mux" => (&["tests/src/seeds.rs", "tests/src/sim/mux/"], &[]),
+        "simulate_mux" => (&["tests/src/seeds/lives.rs", "tests/src/sim/mux/"], &[]),
         "contract" => (&["tests/src/contract/"], &[]),
-        "network" => (&["tests/src/seeds.rs", "tests/src/network/"], &network::CHECKED),
+        "network" => (&["tests/src/seeds/lives.rs", "tests/src/network/"], &network::CHECKED),
         _ => panic!("unknown generator {generator}"),
     }
 }
@@ -141,5 +141,5 @@ fn runs_of_a_hundred_seeds_make_these_checks() {
     );
     expect![[r#"
         9026 steps, 5880 events, {"P1":13974,"P10":799,"P11":109,"P12":186,"P13":60,"P14":135,"P15":1085,"P16":590,"P17":475,"P18":240,"P19":2529,"P2":475,"P20":13974,"P21":240,"P22":240,"P23":244,"P24":243,"P25":5886,"P26":362,"P27":1384,"P28":1904,"P29":20566,"P3":475,"P30":153,"P31":1750,"P32":2145,"P33":340,"P34":68620,"P35":366,"P36":813,"P37":575,"P38":1777,"P39":1147,"P4":70009,"P40":51,"P41":88,"P42":734,"P43":100,"P44":9,"P45":85091,"P46":59,"P47":9789,"P48":181,"P5":5225,"P50":2172,"P51":86,"P52":29,"P53":2366,"P6":475,"P7":118,"P8":3636,"P9":668}
-        16736 steps, 13123 events, {"M1":853,"M2":2179,"M3":184,"M4":157905,"M5":2123,"M6":117098,"P1":28829,"P18":731,"P19":6045,"P2":644,"P20":28829,"P25":853,"P32":477,"P6":644,"P8":736}"#]].assert_eq(&text);
+        16736 steps, 13048 events, {"M1":847,"M2":2156,"M3":165,"M4":157517,"M5":2114,"M6":117511,"P1":28918,"P18":742,"P19":6092,"P2":638,"P20":28918,"P25":823,"P32":470,"P6":638,"P8":756}"#]].assert_eq(&text);
 }

@@ -149,13 +149,8 @@ fn hello(role: Role, lists: &Lists) -> HelloReply<'_> {
 impl Shape {
     /// Runs the search.
     pub fn run(&self) -> Result<Figures, Stopped> {
-        self.run_up_to(usize::MAX)
-    }
-
-    /// Runs the search with at most this many states, if that is below its own limit.
-    pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
         begin_near_end(self.near_end);
-        let figures = search(self, Limits { states: states.min(self.states), depth: Some(self.depth), end_every: 8 });
+        let figures = search(self, Limits { states: self.states, depth: Some(self.depth), end_every: 8 });
         begin_near_end(false);
         figures
     }

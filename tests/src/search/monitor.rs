@@ -72,12 +72,7 @@ pub fn scopes() -> Vec<Shape> {
 impl Shape {
     /// Runs the search.
     pub fn run(&self) -> Result<Figures, Stopped> {
-        self.run_up_to(usize::MAX)
-    }
-
-    /// Runs the search with at most this many states, if that is below its own limit.
-    pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
-        search(self, Limits { depth: self.depth, ..Limits::all(states.min(2_000_000)) })
+        search(self, Limits { depth: self.depth, ..Limits::all(2_000_000) })
     }
 
     fn options(&self) -> MonitorOptions {

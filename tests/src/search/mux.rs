@@ -58,6 +58,8 @@ pub struct Shape {
     pub can: Vec<Can>,
     /// The driver executes effects at once.
     pub eager: bool,
+    /// The first stream is never assigned.
+    pub keeps_first: bool,
     /// Largest number of steps; `None`: unlimited.
     pub depth: Option<u32>,
     /// The situations that must be reached.
@@ -123,6 +125,7 @@ pub fn scopes() -> Vec<Shape> {
         can: can.to_vec(),
         is_tight: false,
         eager: true,
+        keeps_first: false,
         depth: None,
         reaches,
     };
@@ -154,6 +157,10 @@ pub fn scopes() -> Vec<Shape> {
             HEARTBEAT,
         ),
         shape("other options", still, 2, &[Can::Reconfigure], TRASHED | RETIRED),
+        Shape {
+            keeps_first: true,
+            ..tight(shape("the first stream is kept", still, 2, &[Can::GiveUp, Can::Unknown], QUEUE | LATE | UNKNOWN))
+        },
         shape("replaced connections", still, 2, &[Can::Replace, Can::Reconfigure], TRASHED | RESURRECTED | RETIRED),
     ]
 }
@@ -216,12 +223,7 @@ impl<const CONNS: usize> Clone for State<CONNS> {
 impl Shape {
     /// Runs the search.
     pub fn run(&self) -> Result<Figures, Stopped> {
-        self.run_up_to(usize::MAX)
-    }
-
-    /// Runs the search with at most this many states, if that is below its own limit.
-    pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
-        let limits = Limits { depth: self.depth, ..Limits::all(states.min(2_000_000)) };
+        let limits = Limits { depth: self.depth, ..Limits::all(2_000_000) };
         if self.is_tight { search(&MuxScope::<2>(self), limits) } else { search(&MuxScope::<3>(self), limits) }
     }
 
@@ -248,14 +250,11 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
 
     fn start(&self) -> State<CONNS> {
         let config = self.0.options.validate().expect("the options of a scope are valid");
-        State {
-            mux: Watched::new(Instant::from_nanos(BEGIN), MuxId::new(1), config, &mut ()),
-            log: Vec::new(),
-            now: BEGIN,
-            streams: Vec::new(),
-            establishing: Vec::new(),
-            marks: 0,
+        let mut mux = Watched::new(Instant::from_nanos(BEGIN), MuxId::new(1), config, &mut ());
+        if self.0.keeps_first {
+            mux.keep_first_stream();
         }
+        State { mux, log: Vec::new(), now: BEGIN, streams: Vec::new(), establishing: Vec::new(), marks: 0 }
     }
 
     fn inputs(&self, state: &State<CONNS>, inputs: &mut Vec<Input>) {

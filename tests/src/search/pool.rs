@@ -241,12 +241,7 @@ pub struct Shape {
 impl Shape {
     /// Runs the search.
     pub fn run(&self) -> Result<Figures, Stopped> {
-        self.run_up_to(usize::MAX)
-    }
-
-    /// Runs the search with at most this many states, if that is below its own limit.
-    pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
-        let limits = Limits::all(self.states.min(states));
+        let limits = Limits::all(self.states);
         match self.store {
             Store::Heap => search(&PoolScope::<OnHeap>(self, PhantomData), limits),
             Store::Fixed2 => search(&PoolScope::<Fixed<2, 3, 1>>(self, PhantomData), limits),

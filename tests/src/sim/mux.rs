@@ -20,6 +20,9 @@ use core::time::Duration;
 use poolhouse_core::mux::{Distance, HostOptions, MuxFixed, MuxOnHeap, MuxOptions, stream_words};
 use simulation::Simulation;
 
+/// Number of seeds of a random test.
+pub const SEEDS: u64 = 250;
+
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -35,6 +38,8 @@ pub struct Shape {
     pub steps: u32,
     /// The source of the random parts of pauses.
     pub entropy: u32,
+    /// The first stream is never assigned.
+    pub keeps_first: bool,
 }
 
 /// The memory of a pool's slots.
@@ -75,7 +80,7 @@ impl Shape {
         let sticky = choices.one_of(&[0, 0, 30, 80]);
         let steps = choices.below(300) + 10;
         let entropy = choices.one_of(&[0, 1, 0x9e37_79b9, u32::MAX]);
-        Self { options, store, weights, sticky, steps, entropy }
+        Self { options, store, weights, sticky, steps, entropy, keeps_first: choices.one_in(4) }
     }
 }
 

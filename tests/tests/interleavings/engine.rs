@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 pub(crate) use loom::thread::JoinHandle;
 use loom::thread::{self, Thread};
+use poolhouse_tests::effort;
 
 /// Prefix of the lines with figures.
 pub(crate) const NAME: &str = "interleavings";
@@ -16,8 +17,8 @@ const BRANCHES_MAX: usize = 4_000;
 /// Stack size of each thread, in words. Unused pages cost nothing.
 const STACK_WORDS: usize = 0x8000;
 
-/// With `all`, every scenario has its specified depth. Unset, only scenarios that then take seconds
-/// have it.
+/// With `all`, and with more effort, every scenario has its specified depth. Otherwise only scenarios that then
+/// take seconds have it.
 const DEPTH: &str = "POOLHOUSE_INTERLEAVINGS";
 
 /// The depth of scenarios that would take long.
@@ -25,9 +26,9 @@ const PREEMPTIONS_QUICK: usize = 2;
 
 /// The maximum number of preemptions; `None` is no limit.
 fn preemptions(depth: Depth) -> Option<usize> {
-    let in_time = std::env::var_os(DEPTH).is_some_and(|depth| depth == "all");
+    let in_time = std::env::var_os(DEPTH).is_some_and(|depth| depth == "all") || effort() > 1;
     match depth {
-        Depth::All => None,
+        Depth::All | Depth::Flaw => None,
         Depth::AllInTime => (!in_time).then_some(PREEMPTIONS_QUICK),
         Depth::Preemptions(count) => Some(if in_time { count } else { PREEMPTIONS_QUICK }),
     }

@@ -17,6 +17,8 @@ use poolhouse_driver::{Lock, Locked};
 pub(crate) enum Depth {
     /// Every order, which are few.
     All,
+    /// Every order, until one of them fails.
+    Flaw,
     /// Every order, if time permits.
     AllInTime,
     /// If time permits, the orders with at most this number of preemptions: all orders would be too

@@ -2,6 +2,8 @@
 
 use super::model::{Depth, Work, lock};
 use core::cell::Cell;
+use core::ops::Range;
+use poolhouse_tests::seeds::drawn;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::sync::Condvar;
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
@@ -13,20 +15,17 @@ use std::env;
 /// Prefix of the lines with figures.
 pub(crate) const NAME: &str = "schedules";
 
-/// Default number of schedules of each scenario with each scheduler.
-const SCHEDULES: usize = 250;
+/// Number of schedules of each scenario with each scheduler, without effort.
+const SCHEDULES: u64 = 20;
 
-/// The number for a short scenario: only one in some thousand of its schedules finds a flaw.
-const SCHEDULES_OF_SHORT: usize = 10_000;
+/// The number for a short scenario.
+const SCHEDULES_OF_SHORT: u64 = 400;
 
-/// Environment variable: factor of the number of schedules.
-const FACTOR: &str = "POOLHOUSE_SCHEDULES";
+/// The seeds for a scenario with a flaw, which one in some thousand of its schedules finds.
+const SEEDS_OF_FLAW: Range<u64> = 20_261_122..20_271_122;
 
 /// Environment variable: the schedule to run, instead of any other.
 const SCHEDULE: &str = "POOLHOUSE_SCHEDULE";
-
-/// Seed of the schedulers.
-const SEED: u64 = 20_261_122;
 
 /// Maximum number of steps, more than the longest schedule has: a run with more makes no progress.
 const STEPS_MAX: usize = 200_000;
@@ -37,7 +36,7 @@ const STACK_BYTES: usize = 0x80000;
 /// The depth of PCT: the number of changes of priorities, including the start.
 const fn depth_of(depth: Depth) -> usize {
     match depth {
-        Depth::All | Depth::AllInTime => 3,
+        Depth::All | Depth::Flaw | Depth::AllInTime => 3,
         Depth::Preemptions(count) => count + 1,
     }
 }
@@ -49,18 +48,21 @@ pub(crate) fn is_replay() -> bool {
 
 /// Runs `work` in some orders of its threads. Returns a description of these orders.
 pub(crate) fn check(depth: Depth, work: Work) -> String {
-    let schedules = if depth == Depth::All { SCHEDULES_OF_SHORT } else { SCHEDULES };
-    check_many(schedules, depth_of(depth), work)
+    let seeds = match depth {
+        Depth::Flaw => SEEDS_OF_FLAW,
+        Depth::All => drawn(SCHEDULES_OF_SHORT),
+        Depth::AllInTime | Depth::Preemptions(_) => drawn(SCHEDULES),
+    };
+    check_many(&seeds, depth_of(depth), work)
 }
 
-/// - `schedules`: number for each scheduler.
+/// - `seeds`: the first, and their number for each scheduler.
 /// - `depth`: of PCT.
-pub(crate) fn check_many(schedules: usize, depth: usize, work: Work) -> String {
+pub(crate) fn check_many(seeds: &Range<u64>, depth: usize, work: Work) -> String {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
-    let factor = env::var(FACTOR).ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
-    let count = schedules * factor;
+    let count = usize::try_from(seeds.end - seeds.start).expect("some thousand");
     let work: Work = alloc::sync::Arc::new(move || {
         // The first thread.
         AWAKE.set(1);
@@ -71,8 +73,8 @@ pub(crate) fn check_many(schedules: usize, depth: usize, work: Work) -> String {
         return String::from("the requested schedule");
     }
     let again = Work::clone(&work);
-    Runner::new(PctScheduler::new_from_seed(SEED, depth, count), config.clone()).run(move || again());
-    Runner::new(RandomScheduler::new_from_seed(SEED, count), config).run(move || work());
+    Runner::new(PctScheduler::new_from_seed(seeds.start, depth, count), config.clone()).run(move || again());
+    Runner::new(RandomScheduler::new_from_seed(seeds.start, count), config).run(move || work());
     format!("half of them by PCT of depth {depth}")
 }
 

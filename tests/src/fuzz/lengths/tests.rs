@@ -45,7 +45,7 @@ fn lengths_of_messages_are_repaired() {
 
 #[test]
 fn any_bytes_are_repaired_without_a_panic() {
-    for seed in 0..3_000 {
+    crate::seeds::each_seed(300, |seed| {
         let mut rng = crate::rng::Rng::new(seed);
         let mut bytes: Vec<u8> = (0..rng.next_u64() % 80).map(|_| rng.next_u64().to_le_bytes()[0] % 20).collect();
         let length = bytes.len();
@@ -54,7 +54,7 @@ fn any_bytes_are_repaired_without_a_panic() {
             repair_envelopes(&mut bytes, kind);
         }
         assert_eq!(bytes.len(), length);
-    }
+    });
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use super::{Down, Model, Outcome, Place, Stand, Waiter, later};
 use crate::machines::mux::Event;
-use core::time::Duration;
 use poolhouse_core::mux::{AcquireError, MuxClosed, MuxOptions, Written};
 
 /// Immediate result of a request.
@@ -22,14 +21,14 @@ impl Model {
         self.advance(now);
         if self.queue().next().is_none() {
             if let Some(id) = self.least_busy() {
-                let request = self.grant(id, self.now);
+                let request = self.grant(id, None);
                 self.provide(false);
                 return Acquired::Granted(id, request);
             }
         }
         let outcome = self.acquire_otherwise(deadline);
         if let Acquired::Failed(error) = outcome {
-            self.emit(Event::Failed(error, Duration::ZERO));
+            self.emit(Event::Failed(error, None));
         }
         outcome
     }
@@ -44,7 +43,7 @@ impl Model {
         self.provide(true);
         if self.queue().next().is_none() {
             if let Some(id) = self.least_busy() {
-                return Acquired::Granted(id, self.grant(id, self.now));
+                return Acquired::Granted(id, self.grant(id, None));
             }
         }
         if let Some(cause) = self.down_cause() {

@@ -198,7 +198,8 @@ impl Model {
     /// The host took the heartbeat action of a connection, with this stream id.
     pub fn took_heartbeat(&mut self, id: u64, stream: u16) {
         let conn = self.conn_mut(id);
-        assert!(u32::from(stream) < conn.ids && !conn.is_taken(stream), "M1: stream {stream} was not free");
+        let is_free = (conn.first..conn.ids).contains(&stream.into()) && !conn.is_taken(stream);
+        assert!(is_free, "M1: stream {stream} was not free");
         let heartbeat = conn.heartbeat.as_mut().expect("M6: a Heartbeat that is not owed");
         assert_eq!(heartbeat.id, None, "M6: a Heartbeat is taken twice");
         heartbeat.id = Some(stream);

@@ -41,8 +41,9 @@ impl Model {
     }
 
     fn words_of_conn(conn: &Conn, canon: &mut Canon) {
-        let Conn { id: _, place, requests, ids, created: _, heard, polled, answered, replaced, until, heartbeat } =
-            conn;
+        // A scope keeps the first stream of all connections, or of none.
+        let Conn { id: _, first: _, created: _, .. } = conn;
+        let Conn { place, requests, ids, heard, polled, answered, replaced, until, heartbeat, .. } = conn;
         (place, ids, answered, replaced, heartbeat.is_some()).hash(canon);
         canon.time(*heard);
         canon.time(*polled);

@@ -6,7 +6,6 @@ use crate::model::mux::{Acquired, Model, Outcome, Place, Room};
 use crate::oracle::{Checks, Violation};
 use core::fmt::Debug;
 use core::ops::Deref;
-use core::time::Duration;
 use poolhouse_core::mux::{
     Acquire, AcquireError, ForeignStream, Mux, MuxAction, MuxClaim, MuxConfig, MuxConnId, MuxEvent, MuxFixed, MuxId,
     MuxMemory, MuxOnHeap, MuxWaiterId, Reply, ReplyError, Stream, Written, stream_words,
@@ -336,6 +335,13 @@ impl<M: Bounded> Watched<M> {
         self.model.set_entropy(entropy);
     }
 
+    /// [`Mux::keep_first_stream`].
+    pub fn keep_first_stream(&mut self) {
+        self.mux.keep_first_stream();
+        self.model.keep_first_stream();
+        self.judge("M1", (), ());
+    }
+
     /// [`Mux::close`].
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         observed!(self, observer, close(now));
@@ -506,7 +512,7 @@ const fn in_any_turn(outcome: Outcome) -> Outcome {
 fn in_one_order(events: &mut [(Instant, Event)]) {
     let is_timeout = |event: &Event| matches!(event, Event::Failed(AcquireError::TimedOut { .. }, _));
     for run in events.chunk_by_mut(|(_, one), (_, next)| is_timeout(one) && is_timeout(next)) {
-        let waited = |event: &Event| if let Event::Failed(_, waited) = event { *waited } else { Duration::ZERO };
+        let waited = |event: &Event| if let Event::Failed(_, waited) = event { *waited } else { None };
         let mut sorted: Vec<_> = run.iter().map(|(_, event)| waited(event)).collect();
         sorted.sort_unstable();
         for ((_, event), waited) in run.iter_mut().zip(sorted) {

@@ -42,6 +42,9 @@ impl<'a, M: Bounded> Simulation<'a, M> {
         let config = shape.options.validate().expect("options that were drawn to be valid");
         let mut mux = Watched::new(Instant::from_nanos(now), MuxId::new(1), config, &mut log);
         mux.set_entropy(shape.entropy);
+        if shape.keeps_first {
+            mux.keep_first_stream();
+        }
         Self {
             shape,
             counters,

@@ -34,8 +34,9 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
             _ => false,
         }),
         ("a duration is wrong", |it, _| match it.events.last_mut() {
-            Some((_, Event::Ready(_, duration) | Event::Acquired(.., duration) | Event::Failed(_, duration))) => {
-                change(duration, *duration + Duration::from_micros(1))
+            Some((_, Event::Ready(_, duration))) => change(duration, *duration + Duration::from_micros(1)),
+            Some((_, Event::Acquired(.., waited) | Event::Failed(_, waited))) => {
+                change(waited, Some(waited.unwrap_or_default() + Duration::from_micros(1)))
             }
             _ => false,
         }),
@@ -61,7 +62,7 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
                 Event::Created(it.conns.len() as u64 + 1),
                 Event::Queued(1),
                 Event::HeartbeatFailed(1),
-                Event::Failed(AcquireError::TimedOut { in_flight: 0, queued: 0 }, Duration::ZERO),
+                Event::Failed(AcquireError::TimedOut { in_flight: 0, queued: 0 }, None),
             ]);
             it.events.push((Instant::from_nanos(it.model.now()), event));
             true
@@ -92,22 +93,22 @@ pub(in crate::oracle::mux) fn kinds<M: Bounded>() -> [Kind<Watched<M>>; 16] {
 #[test]
 fn each_kind_of_falsified_output_breaks_these_invariants() {
     expect![[r#"
-        a connection also fails: P1 59
-        a duration is wrong: M4 35, M5 10, P19 12, P32 6
-        a number of requests is wrong: M4 29, M5 25, M6 1
-        a reason is wrong: M4 50, P19 12
-        a stream id is used twice: M1 32
+        a connection also fails: P1 57
+        a duration is wrong: M4 40, M5 8, P19 6, P32 9
+        a number of requests is wrong: M4 27, M5 27, M6 1
+        a reason is wrong: M4 49, P19 13
+        a stream id is used twice: M1 35
         a stream is also acquired: P1 58
-        an action is also polled: M6 48, P8 4, nothing 9
+        an action is also polled: M6 50, P8 5, nothing 6
         an event has another time: P25 63
-        an event is added: M5 12, M6 37, P18 13
-        an event is emitted twice: M2 1, M3 1, M4 30, M5 11, M6 17, P18 3
-        an event is missing: M4 27, M5 17, M6 13, P19 6
-        an event is of another connection: M2 1, M4 19, M6 15, P32 16, P6 10
-        an event is of another stream: M2 41, M3 6
-        events are in another order: M2 5, M3 1, M4 1, M5 4, M6 44, P19 7, P6 1
-        the pool is also closed: M6 5, P1 53, P20 3
-        the time of the pool also advances: P1 17, P20 2, P25 28, P32 3, nothing 12
+        an event is added: M5 13, M6 36, P18 13
+        an event is emitted twice: M4 29, M5 16, M6 17, P18 1
+        an event is missing: M2 1, M4 22, M5 21, M6 16, P19 3
+        an event is of another connection: M2 1, M4 17, M6 12, P32 20, P6 11
+        an event is of another stream: M2 37, M3 4
+        events are in another order: M2 6, M5 7, M6 44, P19 6
+        the pool is also closed: M6 4, P1 55, P20 2
+        the time of the pool also advances: M4 1, P1 9, P20 3, P25 30, P32 6, nothing 13
     "#]]
     .assert_eq(&verdicts(1_000, 400, crate::fuzz::mux));
 }
