@@ -59,7 +59,6 @@ mod timers;
 pub use hosted::Hosted;
 pub use peer::Hole;
 
-use crate::figures;
 use crate::oracle::Checks;
 use crate::oracle::trace::{Recorder, Trace};
 use crate::suite::Suite;
@@ -74,7 +73,6 @@ use no_series::NoSeries;
 use poolhouse_client::Platform;
 use poolhouse_core::pool::PoolCounts;
 use poolhouse_driver::{ClientCore, Runtime, Subscribers};
-use serde_json::json;
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -364,12 +362,6 @@ impl Contract {
             println!("contract ({name}): no future was dropped, or no trace was judged: nothing was tested");
             return ExitCode::FAILURE;
         }
-        if is_unobserved() {
-            return code;
-        }
-        let suite: String = name.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' }).collect();
-        let invariants = checks.json();
-        figures::record(&format!("contract_{suite}"), &json!({ "runs": runs, "invariants": invariants }));
         code
     }
 

@@ -19,7 +19,6 @@ pub mod cmap;
 pub mod contract;
 pub mod datastax;
 pub mod dns;
-pub mod figures;
 #[cfg(feature = "contract")]
 pub mod firmware;
 pub mod flood;

@@ -9,13 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use poolhouse_tests::figures;
 use poolhouse_tests::fuzz::{Body, TARGETS};
 use poolhouse_tests::hunt::{CHANGED, changed, files};
 use poolhouse_tests::seeds::each_seed;
 use poolhouse_tests::sim::caught;
 use poolhouse_tests::suite::Suite;
-use serde_json::{Value, json};
 
 /// Upper bounds of the seeds of a target: they are stored in the repository.
 const FILES_MAX: usize = 10;
@@ -26,10 +24,7 @@ fn main() -> ExitCode {
     for (name, body) in TARGETS {
         suite = suite.case(name, move || replay(name, body));
     }
-    let status = suite.run();
-    let counts = TARGETS.iter().map(|(name, _)| ((*name).to_owned(), json!(files(&corpus(name)).len())));
-    figures::record("corpus", &Value::Object(counts.collect()));
-    status
+    suite.run()
 }
 
 fn fuzz_folder() -> PathBuf {

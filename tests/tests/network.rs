@@ -7,11 +7,11 @@
 
 use core::time::Duration;
 use libtest_mimic::{Failed, Trial};
+use poolhouse_tests::fuzz;
 use poolhouse_tests::hunt::CONTROL;
 use poolhouse_tests::network::{self, Counters};
 use poolhouse_tests::seeds::{Bytes, Lives};
-use poolhouse_tests::{figures, fuzz};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::process::ExitCode;
 
 /// Shrunk runs that fail with a bug planted, and the patch of tests/planted-bugs.
@@ -71,10 +71,8 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     }
     let points: Map<String, Value> =
         network::POINTS.into_iter().map(|point| (format!("{point:?}"), counters.fired(point).into())).collect();
-    println!("  fault points of core: {}", Value::Object(points.clone()));
+    println!("  fault points of core: {}", Value::Object(points));
     println!("  invariants: {}", counters.checks.json());
-    let figures = json!({ "runs": seeds, "steps": counters.steps, "virtual_hours": hours, "bytes": counters.bytes, "inputs": kinds, "points": points, "invariants": counters.checks.json() });
-    figures::record("network", &figures);
     let missing = counters.missing();
     if seeds >= 1_000 && !missing.is_empty() {
         return Err(format!("kinds that never occurred: {missing:?}").into());

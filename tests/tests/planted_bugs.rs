@@ -13,17 +13,16 @@
 extern crate alloc;
 
 use alloc::collections::BTreeSet;
-use alloc::sync::Arc;
 use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use poolhouse_tests::suite::{Suite, as_one};
-use poolhouse_tests::{figures, mongod, seeds, spec};
+use poolhouse_tests::{mongod, seeds, spec};
 use serde_json::{Value, json};
 
 /// The parts of the repository that are copied.
@@ -60,7 +59,6 @@ const SECONDS_MAX: &str = "120";
 /// A planted bug.
 struct PlantedBug {
     name: String,
-    breaks: String,
     found_by: Vec<Finder>,
 }
 
@@ -85,23 +83,14 @@ fn run() -> ExitCode {
         eprintln!("skipped: planted_bugs that only official tests find: {reason}");
         planted_bugs.retain(|bug| !bug.found_by.iter().any(|finder| finder.generator.starts_with("unified/")));
     }
-    let reported = Arc::new(Mutex::new(Vec::new()));
-    let planted = planted_bugs.len();
     let finders = planted_bugs.iter().flat_map(|bug| &bug.found_by);
     let generators: BTreeSet<String> = finders.map(|finder| finder.generator.clone()).collect();
     let mut suite = Suite::new("planted_bugs");
     suite = suite.case("nothing_planted_and_nothing_found", move || without(&generators));
     for bug in planted_bugs {
-        let reported = Arc::clone(&reported);
-        suite = suite.case(bug.name.replace('-', "_"), move || found(&bug, &reported));
+        suite = suite.case(bug.name.replace('-', "_"), move || found(&bug));
     }
-    let status = suite.run();
-    // With `--list` no hunt has run.
-    if let Some(reported) = reported.lock().ok().filter(|reported| !reported.is_empty()) {
-        let found = reported.iter().filter(|bug| bug["found"] == true).count();
-        figures::record("planted_bugs", &json!({ "planted": planted, "found": found, "planted_bugs": *reported }));
-    }
-    status
+    suite.run()
 }
 
 fn root() -> PathBuf {
@@ -148,7 +137,8 @@ fn bug(name: String) -> Result<PlantedBug, String> {
     if found_by.is_empty() {
         return Err(format!("{name} has no line found-by:"));
     }
-    Ok(PlantedBug { breaks: field("breaks:")?.to_owned(), found_by, name })
+    field("breaks:")?;
+    Ok(PlantedBug { found_by, name })
 }
 
 /// Reads `generator seen: text | text`.
@@ -177,35 +167,23 @@ fn is_random(generator: &str) -> bool {
 }
 
 /// Each generator finds the bug, and its output identifies it.
-fn found(bug: &PlantedBug, reported: &Mutex<Vec<Value>>) -> Result<(), String> {
-    let mut hunts = Vec::new();
+fn found(bug: &PlantedBug) -> Result<(), String> {
     let mut missed = Vec::new();
     let draws = seeds::number("POOLHOUSE_DRAWS").unwrap_or(1);
     let draws_of = |finder: &Finder| if is_random(&finder.generator) { draws } else { 1 };
     let hunted = bug.found_by.iter().flat_map(|finder| (0..draws_of(finder)).map(move |draw| (finder, draw)));
     for (Finder { generator, seen }, draw) in hunted {
         match hunt(generator, draw, Some(&bug.name)) {
-            Ok(hunted) => {
-                match hunted["found"].as_str() {
-                    None => missed.push(format!("{generator} does not find it in draw {draw}")),
-                    Some(said) if !seen.iter().any(|text| said.contains(text)) => {
-                        missed.push(format!("{generator} finds another failure, none of {seen:?}: {said}"));
-                    }
-                    Some(_) => {}
+            Ok(hunted) => match hunted["found"].as_str() {
+                None => missed.push(format!("{generator} does not find it in draw {draw}")),
+                Some(said) if !seen.iter().any(|text| said.contains(text)) => {
+                    missed.push(format!("{generator} finds another failure, none of {seen:?}: {said}"));
                 }
-                hunts.push(hunted);
-            }
+                Some(_) => {}
+            },
             // A hunt that did not end has found nothing.
-            Err(error) => {
-                hunts.push(json!({ "generator": generator, "planted": bug.name, "error": error }));
-                missed.push(format!("{generator}: {error}"));
-            }
+            Err(error) => missed.push(format!("{generator}: {error}")),
         }
-    }
-    if let Ok(mut reported) = reported.lock() {
-        reported.push(json!({
-            "name": bug.name, "breaks": bug.breaks, "found": missed.is_empty(), "hunts": &hunts,
-        }));
     }
     if missed.is_empty() { Ok(()) } else { Err(missed.join("\n")) }
 }
@@ -260,8 +238,6 @@ fn command(program: &Path, draw: u64, planted: Option<&str>) -> Command {
     command.arg(SECONDS_MAX).arg(program);
     command.env("POOLHOUSE_EFFORT", effort.to_string()).env("POOLHOUSE_SEEDS_FROM", first.to_string());
     command.env_remove("POOLHOUSE_SEED").env_remove("POOLHOUSE_SEEDS");
-    // The figures of the whole suite must stay.
-    command.env_remove(figures::FOLDER);
     command
 }
 

@@ -8,11 +8,9 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use poolhouse_tests::effort;
-use poolhouse_tests::figures;
 use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::search::{Figures, Stopped, control, monitor, mux, pool};
 use poolhouse_tests::suite::as_one;
-use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -54,7 +52,7 @@ fn trial(kind: &str, name: &str, run: impl FnOnce() -> Result<Figures, Stopped> 
     })
 }
 
-/// Prints the figures of the explored scopes, and stores them for the report.
+/// Prints the figures of the explored scopes.
 fn tell() {
     let mut all = core::mem::take(&mut *FIGURES.lock().expect("no thread panicked while it stored figures"));
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -71,12 +69,4 @@ fn tell() {
     let mut checks = Checks::default();
     all.iter().for_each(|(_, figures)| checks.merge(&figures.checks));
     println!("invariants: {}", checks.json());
-    let scopes: Value = all.iter().map(|(name, figures)| {
-        let Figures { states, transitions, depth, complete, seconds, checks: _ } = figures;
-        json!({ "scope": name, "states": states, "transitions": transitions, "depth": depth, "complete": complete, "seconds": seconds })
-    }).collect();
-    figures::record(
-        "search",
-        &json!({ "scopes": all.len(), "complete": complete, "states": states, "transitions": transitions, "seconds": seconds, "each": scopes, "invariants": checks.json() }),
-    );
 }

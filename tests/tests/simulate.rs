@@ -5,10 +5,10 @@
 
 use libtest_mimic::{Failed, Trial};
 use poolhouse_core::sim::chance::Point;
+use poolhouse_tests::fuzz;
 use poolhouse_tests::oracle::pool::CHECKED;
 use poolhouse_tests::seeds::{Bytes, Inputs, Lives, with_points};
 use poolhouse_tests::sim::{self, Counters};
-use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
 
 /// Simulated runs that once failed, each with the name of its bug. Each is the reduced form of a
@@ -91,7 +91,6 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     if seeds >= 1_000 && !missing.is_empty() {
         return Err(format!("operations that never occurred: {missing:?}").into());
     }
-    figures::record("simulate", &counters.json());
     let unchecked = counters.checks.missing(&[CHECKED.as_slice(), &["P43", "P51", "P52"]].concat());
     if seeds >= 1_000 && !unchecked.is_empty() {
         return Err(format!("invariants that were never checked: {unchecked:?}").into());

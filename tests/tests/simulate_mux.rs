@@ -7,11 +7,11 @@
 
 use libtest_mimic::{Failed, Trial};
 use poolhouse_core::sim::chance::Point;
+use poolhouse_tests::fuzz;
 use poolhouse_tests::oracle::mux::CHECKED;
 use poolhouse_tests::seeds::{Bytes, Inputs, Lives, drawn, number, with_points};
 use poolhouse_tests::sim::mux::day::{self, OPTIONS, Report};
 use poolhouse_tests::sim::mux::{self, Counters};
-use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
 
 /// The maximum number of connections opened in an hour, when the load varies at random by more than
@@ -53,7 +53,6 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     if seeds >= 1_000 && !missing.is_empty() {
         return Err(format!("operations that never occurred: {missing:?}").into());
     }
-    figures::record("simulate_mux", &counters.json());
     let unchecked = counters.checks.missing(&CHECKED);
     if seeds >= 1_000 && !unchecked.is_empty() {
         return Err(format!("invariants that were never checked: {unchecked:?}").into());

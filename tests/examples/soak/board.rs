@@ -10,7 +10,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use bson::{Bson, doc};
 use core::time::Duration;
 use poolhouse_tests::choices::Choices;
-use poolhouse_tests::figures;
 use poolhouse_tests::firmware::{Cable, Firmware, FirmwareError};
 use poolhouse_tests::mongod::{Mongod, MongodOptions};
 use poolhouse_tests::proxy::{Fault, Proxy, Weather};
@@ -157,7 +156,6 @@ fn report(plan: Plan, proxy: &Proxy, reported: &Told<'_>, wrong: &mut Vec<String
         reported.incidents,
         reported.served.iter().max().unwrap_or(&0),
     );
-    figures::record("soak_board", &figures);
 }
 
 /// Returns the violations found in the firmware's status lines and in the server's counts.

@@ -14,7 +14,6 @@ use core::time::Duration;
 use poolhouse_smol::Smol;
 use poolhouse_smol::poolhouse_client::Platform;
 use poolhouse_smol::poolhouse_driver::{EventKinds, Subscribers};
-use poolhouse_tests::figures;
 use poolhouse_tests::proxy::{Fault, Proxy};
 use serde_json::json;
 use std::path::PathBuf;
@@ -305,7 +304,6 @@ impl<S: Subject> Soak<S> {
             self.windows.len(),
             load(&tally.latest_us),
         );
-        figures::record(&format!("soak_{}", S::NAME), &figures);
     }
 
     fn look(&self) -> Sample {

@@ -11,7 +11,6 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use poolhouse_tests::choices::{Choices, Decisions, Script};
-use poolhouse_tests::figures;
 use poolhouse_tests::oracle::{Checks, monitor, trace};
 use poolhouse_tests::seeds::{self, Limits, Run, TWICE, run_traced, shrunk};
 use poolhouse_tests::sim::{self, Trace, caught, mux};
@@ -367,7 +366,6 @@ fn many(arguments: &Arguments, from: u64, to: u64) -> ExitCode {
 
 fn sum_up(arguments: &Arguments, totals: &Totals, seconds: f64) -> ExitCode {
     let figures = totals.to_json(seconds);
-    figures::record("simulated_runs", &figures);
     if arguments.json {
         println!("{figures:#}");
     } else {

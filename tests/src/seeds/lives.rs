@@ -6,7 +6,6 @@
 //! outputs are compared (P49).
 
 use crate::choices::{Decisions, Script};
-use crate::figures;
 use crate::seeds::{Inputs, Limits, Shrunk, again, drawn, number, shrink};
 use crate::sim::{Trace, caught};
 use core::cell::RefCell;
@@ -217,10 +216,6 @@ impl<C: Default + Send> Lives<C> {
             failures.append(&mut failed);
             lived += count;
         }
-        // Assertions are a property of this build, not of the program that prints the figures.
-        let figures =
-            serde_json::json!({ "failing": failures.len(), "of": lived, "assertions": cfg!(debug_assertions) });
-        figures::record(&format!("{}_failing", self.suite), &figures);
         failures.sort_unstable();
         let Some(((seed, error), others)) = failures.split_first() else {
             return (self.report)(lived, &counters);
@@ -238,9 +233,6 @@ impl<C: Default + Send> Lives<C> {
         });
         let pairs = (seeds.end - seeds.start).div_ceil(TWICE);
         let different = outcomes.concat();
-        let figures =
-            serde_json::json!({ "pairs": pairs, "different": different.len(), "invariants": { "P49": pairs } });
-        figures::record(&format!("{}_twice", self.suite), &figures);
         if different.is_empty() {
             println!("{pairs} seeds were run twice, with equal results");
             return Ok(());

@@ -15,13 +15,11 @@ use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
 use poolhouse_driver::{BaseRuntime as _, Guard, OperationError, SelectionRequest, Subscribers};
 use poolhouse_tests::choices::Choices;
-use poolhouse_tests::figures;
 use poolhouse_tests::machines::pool::Event;
 use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::oracle::trace::Recorder;
 use poolhouse_tests::rng::Rng;
 use poolhouse_tests::seeds::drawn;
-use serde_json::json;
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::thread::yield_now;
 use std::sync::Mutex;
@@ -529,8 +527,6 @@ fn runs(name: &str, depth: usize) {
         },
     );
     let sum = sum.lock().expect("whole");
-    let suite = format!("schedules_{}", name.replace([',', ' '], "_"));
-    figures::record(&suite, &json!({ "kinds": sum.counts, "invariants": sum.checks.json() }));
     if !reported && are_many {
         assert_eq!(outcomes, ["abandoned", "closed by a task", "peace"]);
         let missing: Vec<_> = ACTIONS
