@@ -49,7 +49,6 @@ pub mod reply;
 pub mod sdam;
 #[cfg(feature = "simulation")]
 pub mod search;
-#[cfg(feature = "fuzz")]
 pub mod seeds;
 #[cfg(feature = "fuzz")]
 pub mod sim;

@@ -116,7 +116,7 @@ pub fn refused<T: Debug, E>(result: Result<T, E>) -> E {
 
 /// The time since a start, without the time in which the machine stalled this process.
 ///
-/// A thread sleeps for [`TICK`] again and again. The machine has stalled while a sleep of it ended later than by
+/// A thread sleeps for 2 ms again and again. The machine has stalled while a sleep of it ended later than by
 /// another tick.
 #[derive(Clone, Copy, Debug)]
 #[must_use]

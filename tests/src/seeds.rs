@@ -18,13 +18,17 @@ pub use lives::{Bytes, Lives, Run, TWICE, run_traced, same_twice, shrunk, with_p
 #[cfg(feature = "simulation")]
 pub use shrink::{Limits, Shrunk, head, shrink};
 
+#[cfg(feature = "fuzz")]
 use crate::choices::Choices as _;
 use crate::effort;
+#[cfg(feature = "fuzz")]
 use crate::rng::Rng;
+#[cfg(feature = "fuzz")]
 use crate::sim::caught;
 use core::ops::Range;
 use std::env;
 
+#[cfg(feature = "fuzz")]
 /// Random bytes of seeds.
 #[derive(Clone, Debug)]
 pub struct Inputs {
@@ -57,6 +61,7 @@ fn again(seed: u64) -> String {
     format!("POOLHOUSE_SEEDS_FROM={seed} POOLHOUSE_SEEDS=1")
 }
 
+#[cfg(feature = "fuzz")]
 /// Calls a body with each of the [drawn] seeds, and returns their number.
 ///
 /// # Panics
@@ -70,6 +75,7 @@ pub fn each_seed(count: u64, mut body: impl FnMut(u64)) -> u64 {
     seeds.end - seeds.start
 }
 
+#[cfg(feature = "fuzz")]
 /// Calls a body with random bytes of each of the [drawn] seeds, and returns their number.
 ///
 /// # Panics
@@ -79,6 +85,7 @@ pub fn bytes_of_seeds(inputs: &Inputs, mut body: impl FnMut(&[u8])) -> u64 {
     each_seed(inputs.seeds, |seed| body(&inputs.of_seed(seed)))
 }
 
+#[cfg(feature = "fuzz")]
 impl Inputs {
     /// The bytes of a seed.
     #[must_use]
