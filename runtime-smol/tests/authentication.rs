@@ -507,9 +507,9 @@ fn silent_handshake_ends_at_the_limit_of_a_command() {
 fn each_command_of_a_handshake_has_the_whole_limit() {
     run(async {
         let server = server();
-        let client = unhurried(&server, "timeoutMS=10000").await;
+        let client = unhurried(&server, "timeoutMS=5000").await;
         let held = client.check_out_timeout(None).await.expect("the connection that there is");
-        let delay = Duration::from_secs(6);
+        let delay = Duration::from_secs(3);
         server.inject(FaultRule::always(Fault::Delay(delay)).times(2));
         let begun = std::time::Instant::now();
         let slow = client.check_out_timeout(None).await.expect("each was in time");

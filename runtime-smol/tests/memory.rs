@@ -186,7 +186,7 @@ fn a_message_before_authentication_is_limited_to_1_mib() {
     run(async {
         begin().await;
         for (compressor, algorithm) in each() {
-            let server = hostile_server(Hello { monitors_pad: 0, pool_pad: 40_000_000, algorithm });
+            let server = hostile_server(Hello { monitors_pad: 0, pool_pad: 12_000_000, algorithm });
             let before = HELD.load(Ordering::Relaxed);
             MOST.store(before, Ordering::Relaxed);
             let client = client(server, compressor, CONNECTIONS);

@@ -55,6 +55,12 @@ pub fn drawn(count: u64) -> Range<u64> {
     first..first + number("POOLHOUSE_SEEDS").unwrap_or_else(|| count * effort())
 }
 
+/// Returns the bytes that a test of every short input tries at one place: these, and with effort all.
+#[must_use]
+pub fn of_effort(significant: &[u8]) -> Vec<u8> {
+    if effort() > 1 { (0..=u8::MAX).collect() } else { significant.to_vec() }
+}
+
 /// The variables that repeat a seed of one of several tests of a target.
 #[cfg(feature = "simulation")]
 fn again(seed: u64) -> String {
