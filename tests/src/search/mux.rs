@@ -159,7 +159,7 @@ pub fn scopes() -> Vec<Shape> {
         shape("other options", still, 2, &[Can::Reconfigure], TRASHED | RETIRED),
         Shape {
             keeps_first: true,
-            ..tight(shape("the first stream is kept", still, 2, &[Can::GiveUp, Can::Unknown], QUEUE | LATE | UNKNOWN))
+            ..tight(shape("the first stream is kept", still, 2, &[Can::GiveUp, Can::Unknown], QUEUE | UNKNOWN))
         },
         shape("replaced connections", still, 2, &[Can::Replace, Can::Reconfigure], TRASHED | RESURRECTED | RETIRED),
     ]

@@ -375,14 +375,18 @@ impl<M: Bounded> Watched<M> {
         if self.events.iter().filter(|(_, event)| is_timeout(event)).count() < 2 {
             return;
         }
-        let mut copy = self.pool.clone();
-        let woken = core::iter::from_fn(|| copy.poll_prompt());
+        let ends = self.woken(self.pool.clone());
+        self.model.set_ends(ends);
+    }
+
+    /// The check-outs that this pool wakes, in order.
+    fn woken(&self, mut pool: Pool<M>) -> Vec<u64> {
+        let woken = core::iter::from_fn(|| pool.poll_prompt());
         let numbers = woken.filter_map(|action| match action {
             PoolAction::Wake(waiter) => Some(self.number_of(waiter)),
             PoolAction::Establish(_) | PoolAction::Interrupt(_) | PoolAction::Close(_) => None,
         });
-        let ends = numbers.collect();
-        self.model.set_ends(ends);
+        numbers.collect()
     }
 
     /// Passes to the model the fault points with an observable effect that have fired in a check-out.
@@ -456,7 +460,17 @@ impl<M: Bounded> Watched<M> {
 
     /// [`Pool::cancel`].
     pub fn cancel(&mut self, now: Instant, waiter: WaiterId, observer: &mut impl Observer<PoolEvent>) {
+        // If the cancelled check-out has timed out with others, it is not woken: a copy tells its place among them.
+        let is_due = self.pool.poll_timeout().is_some_and(|due| due <= now);
+        let ends = is_due.then(|| {
+            let mut copy = self.pool.clone();
+            copy.handle_timeout(now, &mut ());
+            self.woken(copy)
+        });
         observed!(self, observer, cancel(now, waiter));
+        if let Some(ends) = ends {
+            self.model.set_ends(ends);
+        }
         let number = self.number_of(waiter);
         let was = self.model.waiter(number).map(|waiter| waiter.outcome);
         self.forget(waiter);
