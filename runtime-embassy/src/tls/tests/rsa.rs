@@ -236,7 +236,7 @@ fn signatures_of_a_wrong_length_or_value_are_refused() {
     let (modulus, public) = (key(0).n(), public(key(0)));
     for padding in [Padding::Pkcs1, Padding::Pss] {
         let verifies = |message: &[u8], signature: &[u8]| verifies(&public, padding, Hash::Sha256, message, signature);
-        // A message whose signature and the modulus together are not longer than the modulus.
+        // The sum of this message's signature and the modulus is not longer than the modulus.
         let signed = (0_u32..2000).find_map(|number| {
             let message = number.to_be_bytes();
             let encoded = match padding {

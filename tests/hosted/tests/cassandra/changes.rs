@@ -125,11 +125,12 @@ struct Tea {
 }
 
 async fn teas(session: &Session, statement: &Statement, skip_metadata: bool) -> (Vec<Tea>, usize, bool) {
+    let mut failures = 0;
     let reply = loop {
         let call = session.execute(statement, &()).consistency(Consistency::One).skip_metadata(skip_metadata);
         match call.send().await {
             // Cassandra 5.0 fails some reads that meet the change of a column.
-            Err(RequestError::Server(error)) if error.code == ErrorCode::READ_FAILURE => {}
+            Err(RequestError::Server(error)) if error.code == ErrorCode::READ_FAILURE && failures < 10 => failures += 1,
             replied => break replied.expect("it is executed"),
         }
     };

@@ -460,7 +460,7 @@ impl<M: Bounded> Watched<M> {
 
     /// [`Pool::cancel`].
     pub fn cancel(&mut self, now: Instant, waiter: WaiterId, observer: &mut impl Observer<PoolEvent>) {
-        // If the cancelled check-out has timed out with others, it is not woken: a copy tells its place among them.
+        // A cancelled check-out is not woken. If it has timed out together with others, a copy shows their order.
         let is_due = self.pool.poll_timeout().is_some_and(|due| due <= now);
         let ends = is_due.then(|| {
             let mut copy = self.pool.clone();
