@@ -51,7 +51,7 @@ const SCRIPTS: [(&str, &str); 9] = [
 
 /// Seeds that once failed, each with the name of its bug, beyond the seeds that every run of the
 /// suite tries. In each, the model or the oracle was wrong.
-const REGRESSIONS: [(u64, &str); 7] = [
+const REGRESSIONS: [(u64, &str); 8] = [
     (598_536, "model_did_not_make_up_for_what_a_check_out_closed"),
     (1_347_758, "oracle_took_the_oldest_where_another_was_late_for_longer"),
     (1_485_462, "oracle_took_one_of_two_for_the_other_and_both_had_ended"),
@@ -59,6 +59,7 @@ const REGRESSIONS: [(u64, &str); 7] = [
     (3_493_032, "oracle_took_one_of_many_that_were_late_for_another"),
     (4_878_786, "pause_was_over_and_an_idle_connection_kept_the_place"),
     (18_181_307, "oracle_did_not_know_when_a_cancelled_check_out_had_timed_out_with_others"),
+    (3_886_741_318, "silence_began_when_a_check_out_was_overdue"),
 ];
 
 static LIVES: Lives<Counters> = Lives {

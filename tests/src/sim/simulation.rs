@@ -125,8 +125,8 @@ impl<'a, M: Bounded> Simulation<'a, M> {
             return;
         }
         self.note(|| "silence".into());
-        // The end of time is excluded: after it everything is always due.
-        let last = self.pool.model().last_limit().map(|at| at.min(TIME_MAX));
+        // What is overdue is due now. The end of time is excluded: after it everything is always due.
+        let last = self.pool.model().last_limit().map(|at| at.max(self.now).min(TIME_MAX));
         while let Some(due) = self.pool.poll_timeout().map(Instant::as_nanos).filter(|due| Some(*due) <= last) {
             self.now = self.now.max(due);
             self.tick();

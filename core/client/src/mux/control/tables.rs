@@ -39,7 +39,7 @@ pub(super) const TOKENS_BYTES_MAX: usize = 4 + NODE_TOKENS_MAX * (4 + 20);
 /// The maximum length in bytes of the replication of a keyspace. Most have less than 200.
 pub(super) const REPLICATION_BYTES_MAX: usize = 32 * 1024;
 /// The number of rows that are read before other tasks run. Each may have the most tokens.
-const ROWS_TURN: usize = 16;
+const ROWS_TURN: usize = 4;
 
 /// The row of `system.local`.
 pub(super) fn local_row(rows: Rows<'_>, addresses: &Addresses<'_>) -> Option<LocalRow> {

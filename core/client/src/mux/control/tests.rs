@@ -258,7 +258,7 @@ fn rows_and_nodes_are_read_with_pauses() {
     let body = body(&["rack", "tokens"], &vec![row; 1_600]);
     let options = options();
     let (_, turns) = finish(tables::peers(rows(&body), &Addresses::new(&options, None)));
-    assert_eq!(turns, 101);
+    assert_eq!(turns, 401);
     let node = |number: u16| {
         let tokens = (0..32).map(|token| i64::from(number) << 8 | token).collect();
         let node = Node { data_center: String::from("east"), rack: String::from("r1"), tokens, is_up: true };
