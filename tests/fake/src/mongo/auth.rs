@@ -83,6 +83,13 @@ pub enum ScramLie {
 struct Stored {
     hash: Hash,
     salt: Vec<u8>,
+    /// Derived for the first conversation: most servers have none, and the hashes are slow without optimization.
+    keys: Option<Keys>,
+}
+
+/// What a server can check the proof of a password with.
+#[derive(Debug, Clone)]
+pub(in crate::mongo) struct Keys {
     stored_key: Vec<u8>,
     server_key: Vec<u8>,
 }
@@ -91,7 +98,7 @@ struct Stored {
 #[derive(Clone, Debug)]
 enum Conversation {
     /// Waits for the client's proof.
-    Proof { user: usize, stored: Stored, signed: String, nonce: String, skip_empty: bool },
+    Proof { user: usize, hash: Hash, keys: Keys, signed: String, nonce: String, skip_empty: bool },
     /// Waits for the client's empty message.
     Empty { user: usize },
 }
@@ -123,8 +130,7 @@ impl Auth {
             let stored = hashes.map(|hash| {
                 let mut salt: Vec<u8> = (0..4).flat_map(|_| random().to_le_bytes()).collect();
                 salt.truncate(hash.salt_bytes());
-                let (stored_key, server_key) = hash.keys(user, &salt);
-                Stored { hash, salt, stored_key, server_key }
+                Stored { hash, salt, keys: None }
             });
             (user.clone(), stored.collect())
         };
@@ -211,8 +217,9 @@ impl Auth {
             bare.strip_prefix("n=").and_then(|rest| rest.split_once(",r=")).ok_or_else(refusal)?;
         let name = name.replace("=2C", ",").replace("=3D", "=");
         let at = self.users.iter().position(|(user, _)| user.source == db && user.name == name);
-        let (index, (user, all)) = at.and_then(|at| Some((at, self.users.get(at)?))).ok_or_else(refusal)?;
-        let stored = all.iter().find(|stored| stored.hash == hash).ok_or_else(refusal)?.clone();
+        let (index, (user, all)) = at.and_then(|at| Some((at, self.users.get_mut(at)?))).ok_or_else(refusal)?;
+        let stored = all.iter_mut().find(|stored| stored.hash == hash).ok_or_else(refusal)?;
+        let keys = stored.keys.get_or_insert_with(|| hash.keys(user, &stored.salt)).clone();
         let own: Vec<u8> = random.iter().flat_map(|word| word.to_le_bytes()).collect();
         let nonce = match self.lie {
             Some(ScramLie::Nonce) => STANDARD.encode(&own),
@@ -228,7 +235,7 @@ impl Auth {
         };
         let skip_empty = command.get_document("options").is_ok_and(|options| truthy(options, "skipEmptyExchange"));
         let signed = format!("{bare},{first}");
-        session.conversation = Some(Conversation::Proof { user: index, stored, signed, nonce, skip_empty });
+        session.conversation = Some(Conversation::Proof { user: index, hash, keys, signed, nonce, skip_empty });
         Ok(reply(&first, false))
     }
 
@@ -242,19 +249,19 @@ impl Auth {
         let (user, answer, done) = match conversation {
             Conversation::Empty { user } if payload.is_empty() => (user, String::new(), true),
             Conversation::Empty { .. } => return Err(refusal()),
-            Conversation::Proof { user, stored, signed, nonce, skip_empty } => {
+            Conversation::Proof { user, hash, keys, signed, nonce, skip_empty } => {
                 let (front, proof) = payload.rsplit_once(",p=").ok_or_else(refusal)?;
                 if front != format!("c=biws,r={nonce}") {
                     return Err(refusal());
                 }
                 let signed = format!("{signed},{front}");
-                let signature = stored.hash.mac(&stored.stored_key, signed.as_bytes());
+                let signature = hash.mac(&keys.stored_key, signed.as_bytes());
                 let proof = STANDARD.decode(proof).map_err(|_| refusal())?;
                 let key: Vec<u8> = proof.iter().zip(&signature).map(|(one, other)| one ^ other).collect();
-                if proof.len() != signature.len() || stored.hash.of(&key) != stored.stored_key {
+                if proof.len() != signature.len() || hash.of(&key) != keys.stored_key {
                     return Err(refusal());
                 }
-                let mut verifier = stored.hash.mac(&stored.server_key, signed.as_bytes());
+                let mut verifier = hash.mac(&keys.server_key, signed.as_bytes());
                 if self.lie == Some(ScramLie::Signature) {
                     verifier[0] ^= 1;
                 }

@@ -5,7 +5,7 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use super::FakeUser;
+use super::{FakeUser, Keys};
 
 /// The mechanisms that a server offers by default.
 pub(in crate::mongo) const MECHANISMS: [&str; 2] = ["SCRAM-SHA-1", "SCRAM-SHA-256"];
@@ -45,8 +45,8 @@ impl Hash {
         }
     }
 
-    /// Returns the parts of a password that a server stores: the stored key and the server key.
-    pub(super) fn keys(self, user: &FakeUser, salt: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    /// Derives what a server stores of a password.
+    pub(super) fn keys(self, user: &FakeUser, salt: &[u8]) -> Keys {
         let salted = match self {
             Self::Sha1 => {
                 let digest = Md5::digest(format!("{}:mongo:{}", user.name, user.password));
@@ -63,7 +63,7 @@ impl Hash {
                 salted
             }
         };
-        (self.of(&self.mac(&salted, b"Client Key")), self.mac(&salted, b"Server Key"))
+        Keys { stored_key: self.of(&self.mac(&salted, b"Client Key")), server_key: self.mac(&salted, b"Server Key") }
     }
 
     pub(super) const fn salt_bytes(self) -> usize {

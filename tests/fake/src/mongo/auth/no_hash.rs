@@ -2,7 +2,7 @@
 
 use core::convert::Infallible;
 
-use super::FakeUser;
+use super::{FakeUser, Keys};
 
 /// The mechanisms that a server offers by default.
 pub(in crate::mongo) const MECHANISMS: [&str; 0] = [];
@@ -24,7 +24,7 @@ impl Hash {
         match self.0 {}
     }
 
-    pub(super) fn keys(self, _user: &FakeUser, _salt: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn keys(self, _user: &FakeUser, _salt: &[u8]) -> Keys {
         match self.0 {}
     }
 
