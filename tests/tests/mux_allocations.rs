@@ -42,7 +42,7 @@ fn note(taken: usize, _: usize) {
 /// Set in the process of the server.
 const SERVER: &str = "POOLHOUSE_MUX_ALLOCATIONS_SERVER";
 /// Number of counted requests.
-const REQUESTS: u64 = 5_000;
+const REQUESTS: u64 = 2_000;
 /// Maximum number of allocations of the executor's queue.
 const BESIDES: u64 = REQUESTS / 20;
 /// No step here takes longer, unless it hangs.
