@@ -10,8 +10,9 @@ use crate::fuzz::mutate::mutated;
 use crate::fuzz::{self, Body, TARGETS, lengths};
 use crate::network;
 use crate::rng::Rng;
+use crate::seeds::caught;
 use crate::seeds::{Inputs, Run, drawn};
-use crate::sim::{self, caught};
+use crate::sim;
 
 /// Number of changed inputs of each fuzz target.
 pub const CHANGED: u64 = 100;

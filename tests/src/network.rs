@@ -50,7 +50,8 @@ pub use crate::kind::{Counters, Kind};
 pub use stopped::stopped_node;
 
 use crate::choices::Decisions;
-use crate::sim::{Trace, caught};
+use crate::seeds::caught;
+use crate::sim::Trace;
 use plan::{Draws, Plan};
 use poolhouse_core::sim::chance::{self, Point};
 use simulation::Simulation;

@@ -19,7 +19,7 @@ pub mod pool;
 
 use crate::oracle::Checks;
 use crate::patience::processor_time;
-use crate::sim::caught;
+use crate::seeds::caught;
 use core::fmt::{self, Debug};
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;

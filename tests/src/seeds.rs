@@ -23,10 +23,10 @@ use crate::choices::Choices as _;
 use crate::effort;
 #[cfg(feature = "fuzz")]
 use crate::rng::Rng;
-#[cfg(feature = "fuzz")]
-use crate::sim::caught;
 use core::ops::Range;
+use core::panic::AssertUnwindSafe;
 use std::env;
+use std::panic::catch_unwind;
 
 #[cfg(feature = "fuzz")]
 /// Random bytes of seeds.
@@ -67,7 +67,14 @@ fn again(seed: u64) -> String {
     format!("POOLHOUSE_SEEDS_FROM={seed} POOLHOUSE_SEEDS=1")
 }
 
-#[cfg(feature = "fuzz")]
+/// Runs a body and turns a panic into its message.
+pub fn caught(body: impl FnOnce()) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
+    })
+}
+
 /// Calls a body with each of the [drawn] seeds, and returns their number.
 ///
 /// # Panics

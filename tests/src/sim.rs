@@ -13,12 +13,11 @@ mod simulation;
 pub use kind::{Counters, Kind};
 
 use crate::choices::{Choices, Decisions};
+use crate::seeds::caught;
 use core::cell::RefCell;
-use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions, Reuse};
 use simulation::Simulation;
-use std::panic::catch_unwind;
 
 /// Number of seeds of a random test. With a thousand, every kind of operation and check occurs.
 pub const SEEDS: u64 = 1_000;
@@ -206,12 +205,4 @@ fn next_kind<K: Copy, const N: usize>(
     }
     let any = weights.iter().any(|&weight| weight > 0);
     any.then(|| all[choices.weighted(&weights)])
-}
-
-/// Runs a body and turns a panic into its message.
-pub fn caught(body: impl FnOnce()) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
-    })
 }

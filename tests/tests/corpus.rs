@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use poolhouse_tests::fuzz::{Body, TARGETS};
 use poolhouse_tests::hunt::{CHANGED, changed, files};
+use poolhouse_tests::seeds::caught;
 use poolhouse_tests::seeds::each_seed;
-use poolhouse_tests::sim::caught;
 use poolhouse_tests::suite::Suite;
 
 /// Upper bounds of the seeds of a target: they are stored in the repository.

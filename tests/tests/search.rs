@@ -35,6 +35,9 @@ fn run() -> ExitCode {
     trials.extend(monitor::scopes().into_iter().map(|shape| trial("monitor", shape.name, move || shape.run())));
     trials.extend(controls.into_iter().map(|shape| trial("control", shape.name, move || shape.run())));
     let is_long = all || effort() > 1;
+    if !is_long && !arguments.list {
+        println!("skipped: search: it takes minutes without optimization (POOLHOUSE_EFFORT=2)");
+    }
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!is_long)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list && is_long {

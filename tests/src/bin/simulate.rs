@@ -12,8 +12,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use poolhouse_tests::choices::{Choices, Decisions, Script};
 use poolhouse_tests::oracle::{Checks, monitor, trace};
+use poolhouse_tests::seeds::caught;
 use poolhouse_tests::seeds::{self, Limits, Run, TWICE, run_traced, shrunk};
-use poolhouse_tests::sim::{self, Trace, caught, mux};
+use poolhouse_tests::sim::{self, Trace, mux};
 use poolhouse_tests::{fuzz, network};
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -382,7 +383,7 @@ fn sum_up(arguments: &Arguments, totals: &Totals, seconds: f64) -> ExitCode {
     }
     for (of, seed, error) in &totals.failures {
         eprintln!(
-            "cargo run -p poolhouse-tests --bin simulate -- --of {} --seed {seed} --shrink\n  {error}",
+            "cargo run -p poolhouse-tests --features simulation --bin simulate -- --of {} --seed {seed} --shrink\n  {error}",
             of.name()
         );
     }

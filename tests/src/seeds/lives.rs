@@ -5,9 +5,10 @@
 //! `POOLHOUSE_SCRIPT` replays the reduced run. One seed of twenty is run twice, and the complete
 //! outputs are compared (P49).
 
+use super::caught;
 use crate::choices::{Decisions, Script};
 use crate::seeds::{Inputs, Limits, Shrunk, again, drawn, number, shrink};
-use crate::sim::{Trace, caught};
+use crate::sim::Trace;
 use core::cell::RefCell;
 use core::hash::{Hash, Hasher};
 use core::iter::StepBy;

@@ -16,6 +16,7 @@ pub use kind::{Counters, Kind};
 
 use super::Trace;
 use crate::choices::{Choices, Decisions};
+use crate::seeds::caught;
 use core::time::Duration;
 use poolhouse_core::mux::{Distance, HostOptions, MuxFixed, MuxOnHeap, MuxOptions, stream_words};
 use simulation::Simulation;
@@ -172,5 +173,5 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));
     }
     let mut operations = of.stream("operations");
-    super::caught(|| run(&shape, &mut operations, counters, trace))
+    caught(|| run(&shape, &mut operations, counters, trace))
 }

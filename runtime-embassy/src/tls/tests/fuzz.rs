@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 
 use poolhouse_core::Cause;
 use poolhouse_tests::choices::Choices;
-use poolhouse_tests::effort;
 use poolhouse_tests::rng::Rng;
+use poolhouse_tests::seeds::each_seed;
 use poolhouse_tests::tls::{CertificateRequest, Versions};
 
 use super::liar::Liar;
 use super::support::{Fixture, HOST, Memory, Wire, random, run, speaks};
 
-/// The number of servers that a test meets, without more effort.
+/// The number of servers that a test meets by default.
 const RUNS: u64 = 150;
 
 fn byte(rng: &mut Rng) -> u8 {
@@ -63,7 +63,7 @@ fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
     let fixture = Fixture::new();
     let identity = fixture.root.issue(&CertificateRequest::server(&[HOST])).identity();
     let mut refused = 0;
-    for seed in 0..RUNS * effort() {
+    let met = each_seed(RUNS, |seed| {
         let identity = identity.clone();
         let wire = Liar::who(move |talk| {
             let mut rng = Rng::new(seed);
@@ -79,16 +79,16 @@ fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
         let outcome = meet(&fixture, wire);
         refused += u64::from(outcome.is_err());
         is_of_the_peer(outcome);
-    }
+    });
     // Every connection ends with an error, because the server sends no data after the handshake.
-    assert_eq!(refused, RUNS * effort());
+    assert_eq!(refused, met);
 }
 
 #[test]
 fn random_messages_are_an_error_or_not_and_never_a_panic() {
     let fixture = Fixture::new();
     let identity = fixture.root.issue(&CertificateRequest::server(&[HOST])).identity();
-    for seed in 0..RUNS * effort() {
+    each_seed(RUNS, |seed| {
         let identity = identity.clone();
         let wire = Liar::who(move |talk| {
             let mut rng = Rng::new(seed);
@@ -111,7 +111,7 @@ fn random_messages_are_an_error_or_not_and_never_a_panic() {
             }
         });
         is_of_the_peer(meet(&fixture, wire));
-    }
+    });
 }
 
 #[test]

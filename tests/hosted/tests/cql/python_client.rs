@@ -1,7 +1,7 @@
 //! PyPI's `cassandra-driver` accepts the server as a cluster. Skipped by name if it is not
 //! installed; with `CI=true` that is a failure.
 //!
-//! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-hosted --test cql`
+//! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-hosted --features servers --test cql`
 
 use poolhouse_tests::cassandra::{other_driver, script_of_other_driver};
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, RequestKind, Rule};

@@ -6,7 +6,7 @@ pub(super) mod falsified;
 use super::{Counts, Oracle};
 use crate::fuzz;
 use crate::rng::Rng;
-use crate::sim::caught;
+use crate::seeds::caught;
 use core::time::Duration;
 use expect_test::expect;
 use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};

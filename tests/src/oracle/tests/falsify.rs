@@ -4,7 +4,7 @@
 use crate::choices::Choices;
 use crate::fuzz::Body;
 use crate::rng::Rng;
-use crate::sim::caught;
+use crate::seeds::caught;
 use alloc::collections::BTreeMap;
 use core::cell::RefCell;
 use core::fmt::Write;

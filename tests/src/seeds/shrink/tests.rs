@@ -1,6 +1,6 @@
 use super::{Limits, head, shrink};
 use crate::choices::{Choices, Decisions, Script, Stream};
-use crate::sim::caught;
+use crate::seeds::caught;
 use core::time::Duration;
 
 const ENDLESS: Limits = Limits { runs: 5_000, time: Duration::MAX };

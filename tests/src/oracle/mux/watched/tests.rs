@@ -3,7 +3,7 @@
 pub(super) mod falsified;
 
 use super::Watched;
-use crate::sim::caught;
+use crate::seeds::caught;
 use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::mux::{Acquire, HostOptions, MuxAction, MuxConnId, MuxId, MuxOnHeap, MuxOptions, Written};

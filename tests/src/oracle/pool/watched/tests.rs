@@ -5,7 +5,7 @@ pub(super) mod falsified;
 use super::{Call, Watched, difference, number};
 use crate::machines::pool::Event;
 use crate::model::pool::{Model, Outcome};
-use crate::sim::caught;
+use crate::seeds::caught;
 use core::time::Duration;
 use poolhouse_core::pool::{
     CheckOut, CheckOutError, CheckOutFailedReason, Clear, ClosedReason, ConnId, EstablishError, Health, Lease, OnHeap,
